@@ -1,0 +1,112 @@
+package framework
+
+import "nicd/bus"
+
+// Info is what a driver found out about the device that it attached, and the
+// rules that the framework must keep.
+type Info struct {
+	Model    string // "VMXNET3", "82574L"
+	Revision int    // the device interface's revision, as the driver negotiated it
+	Mode     string // how the device works now, "" if it has but one way; see Match.Mode
+	MAC      MAC    // permanent address
+
+	MaxRxQueues, MaxTxQueues int
+	RxRing, TxRing           RingRule
+	MinMTU, MaxMTU           int
+
+	// Features is all that the device offers.
+	Features Features
+
+	// MaxTxFragments is how many fragments a packet may have, MaxTSOFragments
+	// how many a TSO packet may (0: the same). MaxTSOLen is the longest TSO frame.
+	MaxTxFragments, MaxTSOFragments int
+	MaxTSOLen                       int
+	// MaxTxFragmentLen is the most bytes that one descriptor carries.
+	MaxTxFragmentLen int
+	// RxBuffersPerPacket limits how many buffers the device may chain.
+	MaxRxFragments int
+
+	// Interrupts the driver can work with, best first, and how many vectors it
+	// can use of each: with n data vectors, queue q uses vector q%n; the admin
+	// vector is the one after them, or 0 if there is only one vector.
+	Interrupts []InterruptChoice
+
+	// Filters that the device has room for.
+	MaxUnicast, MaxMulticast int
+
+	// Counters names what ReadCounters returns, in order.
+	Counters []CounterInfo
+}
+
+// InterruptChoice is a kind of interrupt and how many vectors of it a driver can
+// use, counting the admin vector.
+type InterruptChoice struct {
+	Kind    bus.InterruptKind
+	Vectors int
+}
+
+// CounterInfo names a hardware counter.
+type CounterInfo struct {
+	Name string // "rx_crc_errors"
+	Doc  string
+	Bad  bool // a sign of trouble when it is not zero
+}
+
+// RingRule is what a device demands of the number of descriptors in a ring.
+type RingRule struct {
+	Min, Max, Multiple, Default int
+}
+
+// Config is how a device is to run, from Start to Stop.
+type Config struct {
+	Settings
+	RxQueues, TxQueues           int // at least one each
+	RxDescriptors, TxDescriptors int // per ring; keep the RingRules
+	Buffers                      *Buffers
+	Interrupts                   VectorPlan
+	Filters                      Filters
+}
+
+// VectorPlan says which vector serves what. Queue indexes RxVector and TxVector.
+// A vector of -1 means that the queue has none and is served with its partner.
+type VectorPlan struct {
+	Kind               bus.InterruptKind
+	Vectors            int
+	RxVector, TxVector []int
+	AdminVector        int
+	// Moderation is the least time between two interrupts of a vector, in
+	// microseconds; 0 leaves it to the device.
+	Moderation int
+}
+
+// Settings are what can change while a device runs.
+type Settings struct {
+	MTU      int
+	MAC      MAC
+	Features Features // effective: everything in it the device offers
+	RSS      RSS
+}
+
+// RSS is how the device spreads flows over its receive queues.
+type RSS struct {
+	Key         [40]byte // Toeplitz
+	Indirection [128]uint8
+}
+
+// Filters is the whole set of what the device is to receive.
+type Filters struct {
+	Promiscuous  bool
+	AllMulticast bool
+	Unicast      []MAC // besides Settings.MAC
+	Multicast    []MAC
+	VLANs        *[4096 / 64]uint64 // bit per VLAN id; nil receives all
+}
+
+// Link is the state of a link.
+type Link struct {
+	Up         bool
+	Mbps       int
+	FullDuplex bool
+	// Paused: the peer asked for silence (802.3x); the transmit watchdog waits.
+	Paused bool
+}

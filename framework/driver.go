@@ -1,0 +1,236 @@
+// Package framework is what the author of a NIC driver imports: what a driver
+// is ([Driver], [Device], [RxQueue], [TxQueue]), how packets look between driver
+// and framework ([Batch], [Packet], [Buffers]), how a device says that it
+// differs from the ordinary one ([Quirk]) and what can be switched on and off
+// ([Features]).
+//
+// A driver holds only what is true of one device: registers, descriptor formats
+// and quirks. Everything that is the same for all devices — buffers, queueing,
+// interrupts and the tasks they schedule, software LRO, offload fallbacks, the
+// watchdog, counters — is the engine's (package engine), and a driver never
+// imports it.
+package framework
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rs/zerolog"
+
+	"nicd/bus"
+)
+
+// Errors of drivers, wrapped with what happened.
+var (
+	// ErrNotOurs: Attach found a device that this driver does not drive.
+	ErrNotOurs = errors.New("driver does not match this device")
+	// ErrUnsupported: the device cannot do what was asked of it.
+	ErrUnsupported = errors.New("not supported by this device")
+	// ErrDevice: the device refused a command or answers nonsense.
+	ErrDevice = errors.New("device error")
+)
+
+// Driver makes Devices. It holds no state of its own; one Driver may attach many
+// devices, concurrently.
+type Driver interface {
+	// Describe says what the driver drives and which quirks it declares. The
+	// answer never changes.
+	Describe() Description
+
+	// Attach identifies dev, resets it and makes it ready for Start. It reads
+	// quirks from env. On error it leaves nothing behind: no interrupt, no DMA,
+	// no memory. The driver does not close dev.
+	Attach(ctx context.Context, dev bus.Device, env Env) (Device, error)
+}
+
+// Description is what a driver is.
+type Description struct {
+	Name    string // "vmxnet3"
+	Version string
+	IDs     []DeviceID
+	// Quirks are the driver's declarations, in order: a later one that matches
+	// the device wins over an earlier one.
+	Quirks []Declaration
+}
+
+// DeviceID is a PCI identity that a driver drives.
+type DeviceID struct {
+	Vendor, Device uint16
+	Name           string // "Intel 82574L"
+}
+
+// Env is what the framework gives a driver at Attach, for the device's lifetime.
+type Env struct {
+	Name   string // the interface, for messages
+	Log    zerolog.Logger
+	Quirks *QuirkSet // effective values, re-evaluated by the framework when link or mode change
+	DMA    DMA
+}
+
+// DMA hands out memory that the device can access: descriptor rings, shared
+// areas. Called on the control path only.
+type DMA interface {
+	// Alloc returns size zeroed bytes, aligned, that stay valid until Detach has
+	// returned or, if made between Start and Stop, until Stop has: what Start
+	// allocates is taken back after Stop.
+	Alloc(size, align int) (Block, error)
+}
+
+// Block is memory with a device address.
+type Block struct {
+	Bytes []byte
+	Addr  uint64
+}
+
+// Device is an attached NIC: the control half of a driver. The framework calls
+// its methods one at a time, never from the data path, with three exceptions:
+// Interrupt, Mask and Unmask may be called at any time between Start and the
+// end of Stop, by one goroutine per vector.
+type Device interface {
+	// Info describes the device found. It is called after Attach and again after
+	// the device said that its mode changed.
+	Info() Info
+
+	// Start makes the device run with cfg and returns its queues, empty: the
+	// framework posts receive buffers next. Interrupts are masked. On error
+	// nothing runs.
+	Start(cfg Config) (Queues, error)
+
+	// Stop halts the device. No DMA is in flight when it returns, every buffer
+	// is the framework's again, and the queues are dead. It succeeds on a device
+	// that is gone. A stopped device can be started again.
+	Stop(ctx context.Context) error
+
+	// Detach undoes Attach. The device is stopped.
+	Detach() error
+
+	// Plan says what it takes to get from the settings in force to next. It
+	// changes nothing; an error means that the device can't.
+	Plan(next Settings) (Effect, error)
+
+	// Apply makes next the settings in force. The framework has done what Plan
+	// asked for: nothing for Live; for Quiesce the queues' tasks are stopped. It
+	// is not called for Reset, which is a Stop and a Start. An error changes
+	// nothing.
+	Apply(next Settings) error
+
+	// Link reads the link's state from the device.
+	Link() (Link, error)
+
+	// SetFilters sets the whole wanted set, which fits what Info declared: the
+	// framework has replaced what overflows by promiscuity.
+	SetFilters(Filters) error
+
+	// ReadCounters stores the hardware's counters to dst in the order that
+	// Info.Counters declared, as totals since Start (the framework adds them up
+	// over resets).
+	ReadCounters(dst []uint64) error
+
+	// Interrupt acknowledges what vector signals and says what it was. No work
+	// is done here. A zero Cause means that the interrupt was not the device's.
+	Interrupt(vector int) Cause
+
+	// Mask and Unmask keep a vector from firing and let it again. A cause that
+	// arose while the vector was masked fires on Unmask.
+	Mask(vector int)
+	Unmask(vector int)
+
+	// Admin handles what Cause.Admin announced (link changes, queue errors) and
+	// is also called about once a second. It may sleep.
+	Admin() Events
+}
+
+// Queues are a started device's queues.
+type Queues struct {
+	Rx []RxQueue
+	Tx []TxQueue
+}
+
+// RxQueue is the receive half of a queue pair. One goroutine owns it at a time;
+// nothing in it locks or allocates.
+type RxQueue interface {
+	// Poll takes what the device has finished, in one pass over its descriptors:
+	// whole packets are appended to dst, with their buffers, until dst is full
+	// or no whole packet is left. A packet too long for the fragments that
+	// dst has left stays for the next call. Bad packets are appended too, with
+	// Packet.Error set, so that the framework can count them and have their
+	// buffers. Buffers that the device skipped are put back by the driver.
+	Poll(dst *Batch) Verdict
+
+	// Post gives buffers to the device, as many as fit, and returns how many.
+	// At most size-1 descriptors of a ring are ever outstanding. It does not
+	// ring the bell.
+	Post(bufs []Buffer) int
+
+	// Bell tells the device about posted buffers, if it wants to be told.
+	Bell()
+
+	// Pending tells whether Poll would find a packet. It changes nothing.
+	Pending() bool
+}
+
+// TxQueue is the transmit half of a queue pair. One goroutine owns it at a time;
+// nothing in it locks or allocates.
+type TxQueue interface {
+	// Put writes descriptors for the packets of b from index from on, until the
+	// ring is full, and returns how many packets it took. No packet is
+	// published by half, and the bell is not rung. The framework has seen to it
+	// that each packet keeps the limits that Info declared.
+	Put(b *Batch, from int) int
+
+	// Bell tells the device about everything put since the last Bell.
+	Bell()
+
+	// Completed returns how many packets, oldest first, the device has finished
+	// since the last call, at most max. Their buffers are the framework's.
+	Completed(max int) int
+
+	// Pending tells whether Completed would return more than zero. It changes
+	// nothing.
+	Pending() bool
+}
+
+// Verdict is what a Poll says of the queue; it is never about one packet.
+type Verdict uint8
+
+// Verdicts.
+const (
+	Healthy     Verdict = iota
+	QueueFault          // this queue has to be reset
+	DeviceFault         // the device has to be reset
+	DeviceGone          // nobody answers
+)
+
+// Cause is what an interrupt was about: bit q for queue q.
+type Cause struct {
+	Rx, Tx uint64
+	Admin  bool // Admin has something to do
+	Gone   bool // the device does not answer
+}
+
+// None tells whether the interrupt was not the device's.
+func (c Cause) None() bool { return c == Cause{} }
+
+// Events is what Admin found.
+type Events struct {
+	LinkChanged bool   // read Link
+	ModeChanged bool   // read Info; quirks are evaluated again
+	QueueFault  uint64 // bit q: queue pair q has stopped
+	DeviceFault bool   // the device has to be reset
+	Gone        bool
+	Reason      string // for the log and the reset counter, when there was a fault
+}
+
+// Effect is what a change of settings takes.
+type Effect uint8
+
+// Effects, from cheap to dear.
+const (
+	Live    Effect = iota // nothing stops
+	Quiesce               // the queues' tasks stop for a moment; the device runs on
+	Reset                 // the device stops and starts again; the link may bounce
+)
+
+func (e Effect) String() string {
+	return [...]string{"live", "quiesce", "reset"}[e]
+}
