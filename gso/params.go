@@ -1,0 +1,107 @@
+package gso
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// ChecksumMode says what is written into the checksum field of a segment's TCP or UDP header.
+type ChecksumMode uint8
+
+const (
+	// ChecksumFull: the checksum over pseudo-header, header and payload. A UDP checksum of 0 is sent as 0xffff
+	// (RFC 768).
+	ChecksumFull ChecksumMode = iota
+	// ChecksumPartial: the folded sum of the pseudo-header, for a device that adds the rest.
+	ChecksumPartial
+	// ChecksumNone: 0. Only for UDP over IPv4, where it means that there is none.
+	ChecksumNone
+)
+
+// Params say how a frame is laid out and how it is to be segmented.
+type Params struct {
+	// L3Offset and L4Offset are where the IP header and the TCP or UDP header begin, HeaderLen is where the payload
+	// begins, all in bytes from the beginning of the frame.
+	L3Offset, L4Offset, HeaderLen uint16
+	// SegmentSize is the payload of each segment but the last, in bytes, at least 1.
+	SegmentSize uint16
+	// Checksum says what goes into the checksum field.
+	Checksum ChecksumMode
+	// FixedID repeats the IPv4 identification instead of counting.
+	FixedID bool
+	// CopyCWR keeps CWR in every segment.
+	CopyCWR bool
+}
+
+// Errors of Parse and Segmenter.Reset. They are returned as they are.
+var (
+	// ErrHeader: the headers are not TCP or UDP over IPv4 or IPv6, or a length in them is impossible.
+	ErrHeader = errors.New("gso: headers are not plain TCP or UDP over IP")
+	// ErrOffsets: Params do not agree with the headers, or the headers do not lie in the first fragment.
+	ErrOffsets = errors.New("gso: offsets do not agree with the headers")
+	// ErrSegmentSize: the segment size is 0, or a segment would not fit into an IP packet.
+	ErrSegmentSize = errors.New("gso: segment size out of range")
+	// ErrChecksum: the checksum mode is not allowed for this protocol, or a checksum's place is outside the frame.
+	ErrChecksum = errors.New("gso: checksum not possible")
+)
+
+const (
+	protocolTCP = 6
+	protocolUDP = 17
+)
+
+// Parse finds the offsets in a frame that begins with an Ethernet header, with any number of VLAN tags. frame must hold
+// all headers; it may end behind them. IPv4 options are allowed; IPv6 extension headers are not. The other fields of
+// the result are zero.
+func Parse(frame []byte) (Params, error) {
+	l3, etherType := 14, uint16(0x8100)
+	for l3 = 14; ; l3 += 4 {
+		if len(frame) < l3 {
+			return Params{}, ErrHeader
+		}
+		etherType = binary.BigEndian.Uint16(frame[l3-2:])
+		if etherType != 0x8100 && etherType != 0x88a8 && etherType != 0x9100 {
+			break
+		}
+	}
+	if etherType != 0x0800 && etherType != 0x86dd {
+		return Params{}, ErrHeader
+	}
+	l4, protocol, err := network(frame, l3)
+	if err != nil {
+		return Params{}, err
+	}
+	end, err := transport(frame, l4, protocol)
+	if err != nil {
+		return Params{}, err
+	}
+	return Params{L3Offset: uint16(l3), L4Offset: uint16(l4), HeaderLen: uint16(end)}, nil
+}
+
+// network returns where the IP header's payload begins, and the protocol.
+func network(frame []byte, l3 int) (l4 int, protocol uint8, err error) {
+	if len(frame) < l3+20 {
+		return 0, 0, ErrHeader
+	}
+	switch ip := frame[l3:]; {
+	case ip[0]>>4 == 4 && ip[0]&15 >= 5 && ip[6]&0x3f == 0 && ip[7] == 0:
+		return l3 + int(ip[0]&15)*4, ip[9], nil
+	case ip[0]>>4 == 6 && len(ip) >= 40:
+		return l3 + 40, ip[6], nil
+	}
+	return 0, 0, ErrHeader
+}
+
+// transport returns where the payload begins.
+func transport(frame []byte, l4 int, protocol uint8) (end int, err error) {
+	switch {
+	case protocol == protocolUDP && len(frame) >= l4+8:
+		return l4 + 8, nil
+	case protocol == protocolTCP && len(frame) >= l4+20:
+		end = l4 + int(frame[l4+12]>>4)*4
+		if end >= l4+20 && end <= len(frame) {
+			return end, nil
+		}
+	}
+	return 0, ErrHeader
+}

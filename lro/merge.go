@@ -1,0 +1,208 @@
+package lro
+
+import "bytes"
+
+// take appends the packet in the view, which is the one with index i, to its flow's aggregate, or opens one with it.
+func (e *Engine) take(in []Packet, i int32, out []Aggregate) []Aggregate {
+	v, p := &e.view, &in[i]
+	hash := e.table.hash(v)
+	x := e.table.find(v, hash)
+	if x != nil && x.out >= 0 {
+		a := &out[x.out]
+		r := e.mismatch(x, v)
+		if r == reasonNone && v.deep && !deepEqual(in[a.Head].Data, p.Data, v) {
+			r = ReasonOptions
+		}
+		if r == reasonNone && !e.verifyHead(in, a) {
+			r = ReasonBadChecksum
+		}
+		if r == reasonNone {
+			if p.Checksum == ChecksumUnknown && !e.verify(p, v.l3, v.l4, v.headerLen) {
+				e.close(x, ReasonBadChecksum)
+				return e.alone(p, i, ReasonBadChecksum, out)
+			}
+			e.join(in, i, x, a)
+			return out
+		}
+		e.close(x, r)
+	}
+	return e.begin(p, i, x, hash, out)
+}
+
+// mismatch returns why the view cannot follow the entry's last segment; reasonNone if it can.
+func (e *Engine) mismatch(x *entry, v *view) Reason {
+	if x.shape != v.shape || x.mark != v.mark {
+		return x.difference(v)
+	}
+	if v.seq != x.next {
+		return ReasonSequence
+	}
+	if v.payload > uint32(x.size) {
+		return ReasonLarger
+	}
+	if v.payload > x.room {
+		return ReasonSizeLimit
+	}
+	mode := IDNone
+	switch v.id - x.id {
+	case 0:
+		mode = IDFixed
+	case 1:
+		mode = IDIncrement
+	}
+	if mode == IDNone || x.mode != IDNone && x.mode != mode {
+		return ReasonIPID
+	}
+	return reasonNone
+}
+
+// difference names the header field in which the shapes differ.
+func (x *entry) difference(v *view) Reason {
+	net, tcp := x.net^v.net, x.tcp^v.tcp
+	switch {
+	case x.link != v.link:
+		return ReasonLink
+	case x.mark != v.mark:
+		return ReasonMark
+	case net != 0 && v.flags&IPv6 != 0:
+		return differenceIPv6(net)
+	case net&0xff00 != 0:
+		return ReasonTOS
+	case net&0xff0000 != 0:
+		return ReasonTTL
+	case net != 0:
+		return ReasonDF
+	case tcp&0xff0f != 0:
+		return ReasonFlags
+	case tcp&0xffff0000 != 0:
+		return ReasonWindow
+	case tcp>>48 != 0:
+		return ReasonUrgent
+	case (x.tail^v.tail)>>32 != 0:
+		return ReasonAck
+	}
+	return ReasonOptions
+}
+
+// differenceIPv6 names the field in which the first words of two IPv6 headers differ.
+func differenceIPv6(net uint64) Reason {
+	switch {
+	case net&0xf00f != 0:
+		return ReasonTOS
+	case net>>56 != 0:
+		return ReasonTTL
+	}
+	return ReasonFlowLabel
+}
+
+// deepEqual compares the parts of the headers that do not fit into an entry: VLAN tags after the second, and options
+// after the twelfth byte.
+func deepEqual(head, d []byte, v *view) bool {
+	options := int(v.l4) + 20
+	return bytes.Equal(head[12:v.l3], d[12:v.l3]) && bytes.Equal(head[options:v.headerLen], d[options:v.headerLen])
+}
+
+// join links packet i, which is in the view, behind the entry's last segment, and ends the aggregate if it must end.
+func (e *Engine) join(in []Packet, i int32, x *entry, a *Aggregate) {
+	v := &e.view
+	in[a.Tail].Next = i
+	a.Tail = i
+	a.Len += v.payload
+	a.Segments++
+	a.Flags |= Merged
+	a.ending = v.ending
+	if x.mode == IDNone {
+		x.mode = IDFixed
+		if v.id != x.id {
+			x.mode = IDIncrement
+		}
+		if v.flags&IPv6 == 0 {
+			a.IDMode = x.mode
+		}
+		a.Checksum = ChecksumPartial
+	}
+	x.id = v.id
+	x.next += v.payload
+	x.room -= v.payload
+	if r := e.last(a, v, x.size); r != reasonNone {
+		e.close(x, r)
+	}
+}
+
+// last returns why nothing may follow the segment in the view; reasonNone if something may.
+func (e *Engine) last(a *Aggregate, v *view, size uint16) Reason {
+	switch {
+	case v.ending&flagFIN != 0:
+		return ReasonFIN
+	case v.ending != 0:
+		return ReasonPush
+	case v.payload < uint32(size):
+		return ReasonShort
+	case a.Segments >= e.maxSegments:
+		return ReasonSegmentLimit
+	}
+	return reasonNone
+}
+
+// begin opens an aggregate with packet i, which is in the view. x is the flow's entry if it has one.
+func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, out []Aggregate) []Aggregate {
+	v := &e.view
+	switch {
+	case v.groupAddress():
+		return e.alone(p, i, ReasonAddress, out)
+	case v.ending&flagFIN != 0:
+		return e.alone(p, i, ReasonFIN, out)
+	case v.ending != 0:
+		return e.alone(p, i, ReasonPush, out)
+	case e.maxSegments == 1:
+		return e.alone(p, i, ReasonSegmentLimit, out)
+	}
+	if x == nil {
+		var evicted bool
+		if x, evicted = e.table.slot(hash); evicted {
+			e.close(x, ReasonEvicted)
+		}
+		x.identity = v.identity
+	}
+	x.shape, x.mark = v.shape, v.mark
+	x.next = v.seq + v.payload
+	x.size = uint16(v.payload)
+	x.id = v.id
+	x.mode = IDNone
+	x.out = int32(len(out))
+	x.room = e.room(v)
+	e.open++
+	out = append(out, e.aggregate(p, i))
+	if v.cwr {
+		out[x.out].Flags |= CWRCopied
+	}
+	return out
+}
+
+// room returns how many bytes of payload may be added to the packet in the view.
+func (e *Engine) room(v *view) uint32 {
+	limit := uint32(maxIPv4Len)
+	if v.flags&IPv6 != 0 {
+		limit = maxIPv6Len
+	}
+	limit = min(limit, e.maxLen)
+	used := uint32(v.headerLen-v.l3) + v.payload
+	if used > limit {
+		return 0
+	}
+	return limit - used
+}
+
+// groupAddress reports whether an address is one that no TCP connection has. Only the first packet of an aggregate
+// needs to be asked: the others are equal to it.
+func (v *view) groupAddress() bool {
+	if v.link[0]&1 != 0 {
+		return true
+	}
+	if v.flags&IPv6 != 0 {
+		return v.addr[0]&0xff == 0xff || v.addr[2]&0xff == 0xff ||
+			v.addr[0]|v.addr[1] == 0 || v.addr[2]|v.addr[3] == 0
+	}
+	source, destination := uint32(v.addr[0]), uint32(v.addr[0]>>32)
+	return source == 0 || destination == 0 || source&0xff >= 224 || destination&0xff >= 224
+}
