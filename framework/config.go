@@ -12,6 +12,9 @@ type Info struct {
 
 	MaxRxQueues, MaxTxQueues int
 	RxRing, TxRing           RingRule
+	// RxRings is how many rings of Config.RxDescriptors each receive queue
+	// has; each takes one buffer less than that. 0 means 1.
+	RxRings int
 	MinMTU, MaxMTU           int
 
 	// Features is all that the device offers.
