@@ -14,8 +14,8 @@ type Info struct {
 	RxRing, TxRing           RingRule
 	// RxRings is how many rings of Config.RxDescriptors each receive queue
 	// has; each takes one buffer less than that. 0 means 1.
-	RxRings int
-	MinMTU, MaxMTU           int
+	RxRings        int
+	MinMTU, MaxMTU int
 
 	// Features is all that the device offers.
 	Features Features
