@@ -1,0 +1,64 @@
+package ring
+
+// Completion is a ring that the device writes and the driver consumes. The next
+// descriptor is there when its generation bit equals the generation, which
+// starts at one and flips at every wrap. Nothing is written back: whoever sized
+// the ring has seen to it that the device cannot overtake the driver.
+type Completion[D any] struct {
+	memory[D]
+	size uint32
+	at   Cursor
+}
+
+// Cursor is a place in a completion or done-bit ring, to look ahead from
+// without consuming: a packet is taken as a whole or left for the next poll.
+// It is valid until the ring consumes or adds something by other means.
+type Cursor struct {
+	index uint32
+	gen   uint32 // Completion: the owner bit of descriptors that are there
+	left  uint32 // Done: outstanding descriptors from index on
+}
+
+// Index is where the cursor stands: the descriptor that Peek would return.
+func (c Cursor) Index() uint32 { return c.index }
+
+// NewCompletion makes a ring of n descriptors at the start of mem, all zero. The
+// memory stays the caller's and must outlive the ring.
+func NewCompletion[D any](mem []byte, n int, gen Owner) (*Completion[D], error) {
+	m, err := overlay[D](mem, n, gen)
+	if err != nil {
+		return nil, err
+	}
+	return &Completion[D]{memory: m, size: uint32(n), at: Cursor{gen: m.bit}}, nil
+}
+
+// Size is how many descriptors the ring has.
+func (c *Completion[D]) Size() int { return int(c.size) }
+
+// Ready tells whether there is a descriptor to take. It changes nothing.
+func (c *Completion[D]) Ready() bool { return c.load(c.at.index)&c.bit == c.at.gen }
+
+// Take consumes one descriptor, if there is one, and returns a copy of it.
+func (c *Completion[D]) Take() (d D, ok bool) { return c.Peek(&c.at) }
+
+// Cursor starts to look ahead at the first descriptor not consumed.
+func (c *Completion[D]) Cursor() Cursor { return c.at }
+
+// Peek returns a copy of the descriptor at cur, if it is there, and moves cur
+// on. The ring consumes nothing.
+func (c *Completion[D]) Peek(cur *Cursor) (d D, ok bool) {
+	i := cur.index
+	if c.load(i)&c.bit != cur.gen {
+		return d, false
+	}
+	d = c.desc[i]
+	if i++; i == c.size {
+		i = 0
+		cur.gen ^= c.bit
+	}
+	cur.index = i
+	return d, true
+}
+
+// Seek consumes everything before cur.
+func (c *Completion[D]) Seek(cur Cursor) { c.at = cur }
