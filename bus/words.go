@@ -1,6 +1,6 @@
 package bus
 
-// This file holds the package's unsafe code: viewing shared bytes as 32-bit
+// This file holds the package's unsafe code: viewing shared bytes as
 // words for atomic access, and aligning heap memory as mmap would. Both are
 // needed because sync/atomic works on typed words and shared memory is bytes.
 
@@ -17,6 +17,18 @@ func Word(b []byte, offset int) *atomic.Uint32 {
 		panic(fmt.Sprintf("bus: word at %d of %d bytes", offset, len(b)))
 	}
 	return (*atomic.Uint32)(unsafe.Pointer(&b[offset]))
+}
+
+// Words64 views b, which starts at a multiple of eight, as 64-bit words for
+// atomic access; a rest shorter than a word is left out.
+func Words64(b []byte) []atomic.Uint64 {
+	if len(b) < 8 {
+		return nil
+	}
+	if uintptr(unsafe.Pointer(&b[0]))&7 != 0 {
+		panic("bus: 64-bit words in memory that is not aligned")
+	}
+	return unsafe.Slice((*atomic.Uint64)(unsafe.Pointer(&b[0])), len(b)/8)
 }
 
 func alignedBytes(size, align int) []byte {

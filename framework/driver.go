@@ -85,7 +85,7 @@ type Block struct {
 // Device is an attached NIC: the control half of a driver. The framework calls
 // its methods one at a time, never from the data path, with three exceptions:
 // Interrupt, Mask and Unmask may be called at any time between Start and the
-// end of Stop, by one goroutine per vector.
+// end of Stop, one at a time for each vector.
 type Device interface {
 	// Info describes the device found. It is called after Attach and again after
 	// the device said that its mode changed.
@@ -138,6 +138,18 @@ type Device interface {
 	// Admin handles what Cause.Admin announced (link changes, queue errors) and
 	// is also called about once a second. It may sleep.
 	Admin() Events
+}
+
+// QueueResetter is implemented by Devices that can reset one queue pair while
+// the others run. For other Devices the engine resets the device instead.
+type QueueResetter interface {
+	// ResetQueue brings receive and transmit queue q, as far as the device has
+	// them, into the state that Start leaves them in. The framework has stopped
+	// the queue's tasks. When it returns, no DMA of the queue is in flight and
+	// all its buffers are the framework's; the queues returned (nil where there
+	// is none) replace the old ones. After an error the framework resets the
+	// device.
+	ResetQueue(q int) (RxQueue, TxQueue, error)
 }
 
 // Queues are a started device's queues.

@@ -98,7 +98,8 @@ type Packet struct {
 	// ChecksumStart and ChecksumOffset: with ChecksumPartial, the ones'
 	// complement sum of everything from ChecksumStart on belongs at
 	// ChecksumStart+ChecksumOffset, where the pseudo-header's sum (with length;
-	// for Segment too, the engine adapts it) already is.
+	// for Segment too, the engine adapts it) already is. A driver finds it
+	// without length in a packet with Segment, as TSO devices want it.
 	ChecksumStart, ChecksumOffset uint16
 
 	Error DropReason // up: why the framework has to drop it; 0 is a good packet

@@ -5,9 +5,12 @@ package ring
 // which starts at one and flips at every wrap.
 //
 // A packet of several descriptors is published as a whole. Its first descriptor
-// is written with the inverted bit, so that a device which looks at it stops
-// there; the others get the right one; then [Command.Publish] turns the first
-// one's bit by an atomic store, after which the device may read all of them.
+// keeps the inverted bit, which it has from the lap before, so that a device
+// which looks at it stops there; the others get the right one; then
+// [Command.Publish] stores the first one's owner word atomically, after which
+// the device may read all of them. (vmxnet3 drivers that build that descriptor
+// anew write the inverted bit themselves; here the word is left alone, because a
+// device may be looking at it right now.)
 //
 // The usual walk, with as much Space checked before:
 //
@@ -50,7 +53,6 @@ func (c *Command[D]) Add(word uint32) {
 		*c.owner(at) = word
 	} else {
 		c.first, c.word, c.staged = at, word, true
-		*c.owner(at) = word ^ c.bit
 	}
 	if c.push() {
 		c.gen ^= c.bit
