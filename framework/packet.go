@@ -147,6 +147,10 @@ const (
 	// Completion (down, set by the engine): this packet must produce a
 	// completion; the others may.
 	Completion
+
+	// CWRCopied (coalesced, and down with Segment): CWR stands on every segment,
+	// as AccECN has it, not only on the first (RFC 3168).
+	CWRCopied
 )
 
 // Batch is a number of packets with their fragments, in order. The slices are
