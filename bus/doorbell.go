@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 )
 
@@ -51,9 +52,14 @@ func (d *Doorbells) Memory() *Memory { return d.mem }
 func (d *Doorbells) Event() *Event { return d.event }
 
 // Ring stores value to doorbell i and wakes the device if it sleeps.
+//
+// The store and the look at whether the device sleeps are both sequentially
+// consistent, as are Arm and the device's last look: one of the two sides
+// always sees the other's.
 func (d *Doorbells) Ring(i int, value uint32) {
 	d.Value(i).Store(value)
 	d.Wake()
+	runtime.KeepAlive(d.mem) // not unmapped meanwhile, should it be abandoned
 }
 
 // Wake wakes the device if it sleeps.
@@ -98,6 +104,9 @@ func (r DoorbellRange) Index(region int, offset uint32) (int, bool) {
 		return 0, false
 	}
 	d := offset - r.Offset
+	if r.Stride == 0 {
+		return r.First, d == 0 && r.Count > 0
+	}
 	if d%r.Stride != 0 || d/r.Stride >= uint32(r.Count) {
 		return 0, false
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,10 +17,18 @@ import (
 // other waits for. It carries interrupts and doorbells between goroutines and
 // between processes alike.
 //
-// Signal may be called by many goroutines. Wait is for one at a time; it sleeps
-// in the runtime's poller, so the waiting goroutine holds no thread.
+// Signal may be called by many goroutines. Wait and Take are for one at a time;
+// a waiter sleeps in the runtime's poller, so the waiting goroutine holds no
+// thread. Neither Signal nor repeated Waits with the same context allocate.
 type Event struct {
 	file *os.File
+	raw  syscall.RawConn
+	// take is Take's callback, made once so that Take does not allocate.
+	take  func(fd uintptr) bool
+	count [8]byte // what Wait and Take read
+
+	mu    sync.Mutex // guards watch: Close may come from any goroutine
+	watch watch
 }
 
 // NewEvent makes an event with a count of zero.
@@ -34,36 +44,48 @@ func NewEvent() (*Event, error) {
 // event. The descriptor must be non-blocking; O_NONBLOCK belongs to the open
 // file, so it is if its maker made it so.
 func OpenEvent(fd int) *Event {
-	return &Event{file: os.NewFile(uintptr(fd), "eventfd")}
+	e := &Event{file: os.NewFile(uintptr(fd), "eventfd")}
+	e.raw, _ = e.file.SyscallConn() // fails for a nil file only
+	e.take = func(fd uintptr) bool {
+		if n, _ := unix.Read(int(fd), e.count[:]); n != len(e.count) {
+			clear(e.count[:])
+		}
+		return true
+	}
+	return e
 }
 
+// one is what Signal adds.
+var one = binary.NativeEndian.AppendUint64(nil, 1)
+
 // Signal adds one to the count and wakes the waiter. It never blocks: a count
-// that is already at its maximum is signalled enough.
-func (e *Event) Signal() {
-	var one [8]byte
-	binary.NativeEndian.PutUint64(one[:], 1)
-	_, _ = e.file.Write(one[:])
+// that is already at its maximum, which a peer with the same descriptor can
+// cause, is signalled enough.
+func (e *Event) Signal() { _ = e.raw.Write(signal) }
+
+func signal(fd uintptr) bool {
+	_, _ = unix.Write(int(fd), one)
+	return true // one try: never wait until it can be written
+}
+
+// Take returns the count, which may be zero, and sets it to zero. It does not
+// wait.
+func (e *Event) Take() uint64 {
+	if e.raw.Read(e.take) != nil {
+		return 0
+	}
+	return binary.NativeEndian.Uint64(e.count[:])
 }
 
 // Wait returns the count and sets it to zero, waiting until it is not zero, ctx
 // ends or the event is closed.
 func (e *Event) Wait(ctx context.Context) (uint64, error) {
-	stop := context.AfterFunc(ctx, func() { _ = e.file.SetReadDeadline(time.Unix(1, 0)) })
-	defer func() {
-		if !stop() {
-			_ = e.file.SetReadDeadline(time.Time{})
-		}
-	}()
-	return e.read(ctx)
-}
-
-func (e *Event) read(ctx context.Context) (uint64, error) {
-	var count [8]byte
+	e.watchContext(ctx)
 	for {
-		_, err := e.file.Read(count[:])
+		_, err := e.file.Read(e.count[:])
 		switch {
 		case err == nil:
-			return binary.NativeEndian.Uint64(count[:]), nil
+			return binary.NativeEndian.Uint64(e.count[:]), nil
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
 			return 0, ctx.Err()
@@ -73,8 +95,55 @@ func (e *Event) read(ctx context.Context) (uint64, error) {
 	}
 }
 
+// Next is Wait until the event is closed, for a goroutine that ends that way.
+func (e *Event) Next() (uint64, error) { return e.Wait(context.Background()) }
+
+// watch makes the end of a context end the Waits under it. It stays in force
+// from one Wait to the next, so that a loop of Waits sets it up once.
+type watch struct {
+	done <-chan struct{} // the context's
+	stop func()          // returns when the context can't touch the event any more
+}
+
+func (e *Event) watchContext(ctx context.Context) {
+	done := ctx.Done()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if done == e.watch.done {
+		return
+	}
+	e.endWatch()
+	if done == nil {
+		return
+	}
+	fired := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		_ = e.file.SetReadDeadline(time.Unix(1, 0))
+		close(fired)
+	})
+	e.watch = watch{done: done, stop: func() {
+		if cancel() {
+			return
+		}
+		<-fired
+		_ = e.file.SetReadDeadline(time.Time{})
+	}}
+}
+
+func (e *Event) endWatch() {
+	if e.watch.stop != nil {
+		e.watch.stop()
+	}
+	e.watch = watch{}
+}
+
 // File is the descriptor to pass to another process. The event keeps owning it.
 func (e *Event) File() *os.File { return e.file }
 
 // Close ends the event; a waiter returns with os.ErrClosed.
-func (e *Event) Close() error { return e.file.Close() }
+func (e *Event) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.endWatch()
+	return e.file.Close()
+}

@@ -3,6 +3,7 @@ package bus
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -15,9 +16,10 @@ import (
 // Slices of Bytes do not keep the mapping alive: whoever owns the Memory closes
 // it after everyone who uses it has stopped.
 type Memory struct {
-	bytes []byte
-	file  *os.File
-	once  sync.Once
+	bytes  []byte
+	file   *os.File
+	offset int64
+	once   sync.Once
 }
 
 // NewMemory makes size bytes of zeroed shared memory in a sealed memfd, so that
@@ -50,11 +52,13 @@ func OpenMemory(file *os.File) (*Memory, error) {
 	return OpenMemoryAt(file, 0, int(st.Size()))
 }
 
-// OpenMemoryAt maps size bytes of file from offset on and takes over file. A
-// range that the file does not have is refused: touching it would be a SIGBUS.
+// OpenMemoryAt maps size bytes of file from offset on, a multiple of the page
+// size, and takes over file. A range that the file does not have is refused:
+// touching it would be a SIGBUS. A file that can still shrink can bring that
+// about later; see [Sealed].
 func OpenMemoryAt(file *os.File, offset int64, size int) (*Memory, error) {
 	st, err := file.Stat()
-	if err == nil && (size <= 0 || offset < 0 || offset+int64(size) > st.Size()) {
+	if err == nil && (size <= 0 || offset < 0 || int64(size) > st.Size()-offset) {
 		err = fmt.Errorf("map %s: bytes %d+%d of %d", file.Name(), offset, size, st.Size())
 	}
 	if err != nil {
@@ -66,7 +70,7 @@ func OpenMemoryAt(file *os.File, offset int64, size int) (*Memory, error) {
 		file.Close()
 		return nil, fmt.Errorf("map %s: %w", file.Name(), err)
 	}
-	return &Memory{bytes: b, file: file}, nil
+	return &Memory{bytes: b, file: file, offset: offset}, nil
 }
 
 // HeapMemory is memory on the Go heap, for tests: the race detector sees it,
@@ -84,6 +88,35 @@ func (m *Memory) Size() int { return len(m.bytes) }
 // File is the descriptor to pass to another process, nil for heap memory. The
 // memory keeps owning it.
 func (m *Memory) File() *os.File { return m.file }
+
+// FileOffset is where in its file the memory begins.
+func (m *Memory) FileOffset() int64 { return m.offset }
+
+// Sealed tells whether file can never become shorter than it is, so that memory
+// mapped from it can't be made to fault by whoever else has the descriptor.
+func Sealed(file *os.File) bool {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var seals int
+	err = raw.Control(func(fd uintptr) { seals, _ = unix.FcntlInt(fd, unix.F_GET_SEALS, 0) })
+	return err == nil && seals > 0 && seals&unix.F_SEAL_SHRINK != 0
+}
+
+// Abandon closes the descriptor at once and leaves unmapping to the garbage
+// collector, when nothing refers to m any more. It is Close for memory that a
+// late user may still touch, and for nothing else: it gives back no memory at a
+// known time.
+func (m *Memory) Abandon() {
+	m.once.Do(func() {
+		if m.file == nil {
+			return
+		}
+		m.file.Close()
+		runtime.AddCleanup(m, func(b []byte) { _ = unix.Munmap(b) }, m.bytes)
+	})
+}
 
 // Close unmaps the memory. Using a slice of it afterwards is a fault.
 func (m *Memory) Close() error {
