@@ -1,0 +1,82 @@
+package sim
+
+import "nicd/bus"
+
+// Model is the device side of one PCI function.
+//
+// Registers are accessed by any goroutine, Work is called by the device's one
+// worker, Receive by the workers of peers, and the rest by control goroutines.
+// A model locks in the order: its own control lock, Host.Tx, Host.Rx. Port.Send
+// is called with Host.Tx held and leads to the peer's Receive, which takes the
+// peer's Host.Rx and nothing after it: so two models that send to each other
+// can't wait for each other.
+type Model interface {
+	// Identity says what the function looks like on its bus. It never changes.
+	Identity() Identity
+	// Connect gives the model its host, once and before anything else, and
+	// brings the model into its power-on state.
+	Connect(h *Host)
+
+	// ReadRegister and WriteRegister access a 32-bit register that is no
+	// doorbell. Region is a bus.BAR0.. number; the offset is a multiple of four
+	// and inside the BAR. Writes act before they return.
+	ReadRegister(region int, offset uint32) uint32
+	WriteRegister(region int, offset, value uint32)
+
+	// Reset brings the model into its power-on state. No DMA is in flight when
+	// it returns.
+	Reset()
+
+	// Doorbells says which registers live in the doorbell page. It never
+	// changes. The model reads them with Host.Doorbell, from Work.
+	Doorbells() []bus.DoorbellRange
+
+	// Work does one pass: doorbells that rang, at most budget frames for each
+	// transmit queue, timers that ran out, interrupts that were unmasked. It
+	// returns false if there was nothing to do.
+	Work(budget int) bool
+
+	End
+}
+
+// Identity is what configuration space says of a function.
+type Identity struct {
+	Vendor, Device       uint16
+	SubVendor, SubDevice uint16
+	Revision             uint8
+	Class                uint32 // 24 bits: class, subclass, interface
+	BARs                 [6]BAR
+	MSI                  MSICapability
+	MSIX                 MSIXCapability
+	// PowerManagement and Express are the offsets of those capabilities, 0 if
+	// the function has none.
+	PowerManagement, Express uint8
+}
+
+// ClassEthernet is the class code of an Ethernet controller.
+const ClassEthernet = 0x020000
+
+// BAR is one base address register. A Size of zero is none; otherwise it is a
+// power of two.
+type BAR struct {
+	Size uint32
+	IO   bool // I/O space
+}
+
+// MSICapability is where the MSI capability lies and how many vectors it has (a
+// power of two); no vectors, no capability.
+type MSICapability struct {
+	Offset  uint8
+	Vectors int
+}
+
+// MSIXCapability is the same for MSI-X. The device serves the table and the
+// pending bit array itself: the model sees no access to them.
+type MSIXCapability struct {
+	Offset      uint8
+	Vectors     int
+	TableBAR    int
+	TableOffset uint32
+	PBABAR      int
+	PBAOffset   uint32
+}
