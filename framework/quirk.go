@@ -1,6 +1,7 @@
 package framework
 
 import (
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -9,13 +10,23 @@ import (
 	"sync/atomic"
 )
 
+// Errors of quirks, wrapped with the quirk and what was wrong.
+var (
+	// ErrUnknownQuirk: nobody registered a quirk of that name.
+	ErrUnknownQuirk = errors.New("unknown quirk")
+	// ErrQuirkValue: the quirk can't have that value.
+	ErrQuirkValue = errors.New("wrong value for a quirk")
+	// ErrForeignQuirk: the quirk is another driver's own.
+	ErrForeignQuirk = errors.New("quirk of another driver")
+)
+
 // QuirkInfo describes a quirk: a typed way in which devices differ. The registry
 // of them is what config, the command line's listing, the documentation and
 // the conformance kit's linter are made from.
 type QuirkInfo struct {
-	Name      string // "lro-owner"
-	Type      string // "bool", "int" or the choices joined by |
-	Choices   []string
+	Name      string   // "lro-owner": lower-case words joined by dashes
+	Type      string   // "bool", "int" or the choices joined by |
+	Choices   []string // nil for bool and int
 	Default   string
 	Doc       string // one sentence: what it does
 	Reference string // where it is known from
@@ -33,6 +44,18 @@ func Quirks() []*QuirkInfo {
 	return all
 }
 
+// QuirksOf are the registered quirks that are driver's own, by name: what a
+// plugin sends to a host that does not have the driver's package.
+func QuirksOf(driver string) []QuirkInfo {
+	var own []QuirkInfo
+	for _, q := range Quirks() {
+		if q.Driver == driver && driver != "" {
+			own = append(own, *q)
+		}
+	}
+	return own
+}
+
 // LookupQuirk returns the quirk of a name, nil if there is none.
 func LookupQuirk(name string) *QuirkInfo {
 	i := slices.IndexFunc(registry, func(q *QuirkInfo) bool { return q.Name == name })
@@ -42,10 +65,25 @@ func LookupQuirk(name string) *QuirkInfo {
 	return registry[i]
 }
 
-// Check tells whether value is one that the quirk can have.
+// For tells whether the quirk means anything to a driver.
+func (q *QuirkInfo) For(driver string) bool { return q.Driver == "" || q.Driver == driver }
+
+// Check tells whether value is one that the quirk can have; if not, the error
+// says which are and wraps ErrQuirkValue.
 func (q *QuirkInfo) Check(value string) error {
 	_, err := q.parse(value)
 	return err
+}
+
+// Values says in words what values the quirk can have.
+func (q *QuirkInfo) Values() string {
+	switch {
+	case q.Choices != nil:
+		return "one of " + strings.Join(q.Choices, ", ")
+	case q.Type == "bool":
+		return "true or false"
+	}
+	return fmt.Sprintf("a number from %d to %d", q.Min, q.Max)
 }
 
 func (q *QuirkInfo) parse(value string) (int64, error) {
@@ -54,35 +92,57 @@ func (q *QuirkInfo) parse(value string) (int64, error) {
 		if i := slices.Index(q.Choices, value); i >= 0 {
 			return int64(i), nil
 		}
-		return 0, fmt.Errorf("quirk %s is one of %s, not %q", q.Name, strings.Join(q.Choices, ", "), value)
 	case q.Type == "bool":
-		b, err := strconv.ParseBool(value)
-		if err != nil {
-			return 0, fmt.Errorf("quirk %s is true or false, not %q", q.Name, value)
+		if i := slices.Index([]string{"false", "true"}, value); i >= 0 {
+			return int64(i), nil
 		}
-		if b {
-			return 1, nil
-		}
-		return 0, nil
 	default:
 		n, err := strconv.Atoi(value)
-		if err != nil || n < q.Min || n > q.Max {
-			return 0, fmt.Errorf("quirk %s is a number from %d to %d, not %q", q.Name, q.Min, q.Max, value)
+		if err == nil && n >= q.Min && n <= q.Max && strconv.Itoa(n) == value {
+			return int64(n), nil
 		}
-		return int64(n), nil
 	}
+	return 0, fmt.Errorf("%w: %s is %s, not %q", ErrQuirkValue, q.Name, q.Values(), value)
 }
 
+// validate finds what a listing or a config could not cope with.
+func (q *QuirkInfo) validate() error {
+	switch {
+	case !quirkName(q.Name):
+		return fmt.Errorf("quirk name %q is not words joined by dashes", q.Name)
+	case q.Doc == "":
+		return fmt.Errorf("quirk %s has no doc", q.Name)
+	case q.Reference == "":
+		return fmt.Errorf("quirk %s has no reference", q.Name)
+	case q.Type == "int" && q.Min >= q.Max:
+		return fmt.Errorf("quirk %s has range %d to %d", q.Name, q.Min, q.Max)
+	case q.Type != "int" && q.Type != "bool" && len(q.Choices) < 2:
+		return fmt.Errorf("quirk %s has no choices", q.Name)
+	}
+	return q.Check(q.Default)
+}
+
+func quirkName(s string) bool {
+	for word := range strings.SplitSeq(s, "-") {
+		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+			return false
+		}
+	}
+	return s[0] >= 'a'
+}
+
+// register panics on a bad quirk: it is a mistake in a package variable, found
+// by the first run of anything.
 func register(q QuirkInfo) *QuirkInfo {
 	if LookupQuirk(q.Name) != nil {
 		panic("framework: quirk " + q.Name + " registered twice")
 	}
-	q.id = len(registry)
-	if err := q.Check(q.Default); err != nil {
-		panic("framework: default: " + err.Error())
+	if err := q.validate(); err != nil {
+		panic("framework: " + err.Error())
 	}
+	q.id = len(registry)
 	registry = append(registry, &q)
-	return registry[q.id]
+	return &q
 }
 
 // Quirk is a registered quirk with values of type T. Quirks are package
@@ -113,9 +173,14 @@ func NewChoiceQuirk[T ~uint8](info QuirkInfo, def T) Quirk[T] {
 func (q Quirk[T]) Info() *QuirkInfo { return q.info }
 
 // Is declares that devices which match when (all, if it is the zero Match) have
-// value v. The reference says how that is known.
+// value v. The reference says how that is known. A value that the quirk can't
+// have panics.
 func (q Quirk[T]) Is(v T, when Match, reference string) Declaration {
-	return Declaration{Quirk: q.info.Name, Value: q.format(v), When: when, Reference: reference}
+	d := Declaration{Quirk: q.info.Name, Value: q.format(v), When: when, Reference: reference}
+	if err := q.info.Check(d.Value); err != nil {
+		panic("framework: " + err.Error())
+	}
+	return d
 }
 
 func (q Quirk[T]) format(v T) string {
@@ -129,9 +194,8 @@ func (q Quirk[T]) format(v T) string {
 	}
 }
 
-// Get is the quirk's effective value. It may be called by any goroutine and
-// follows changes; read it once
-// at Attach or Start, not per packet.
+// Get is the quirk's effective value. Any goroutine may call it and it follows
+// changes; read it once at Attach or Start, not per packet.
 func (q Quirk[T]) Get(s *QuirkSet) T {
 	n := s.load(q.info)
 	var t T
@@ -146,30 +210,14 @@ func (q Quirk[T]) Get(s *QuirkSet) T {
 	return t
 }
 
-// Declaration is a driver's statement that a quirk has a value on some devices.
-type Declaration struct {
-	Quirk     string
-	Value     string
-	When      Match
-	Reference string
-}
-
-// Match is a predicate over a device. Zero fields match everything. It is data,
-// so that nicd can evaluate it again when link or mode change and `explain` can
-// print it.
-type Match struct {
-	Device                   uint16 // PCI device id
-	MinRevision, MaxRevision int    // of the device interface, Info.Revision
-	Mode                     string // Info.Mode, such as "passthrough"
-	LinkBelow                int    // link speed below so many Mbit/s
-}
-
-// QuirkSet holds the effective value of every quirk for one device.
+// QuirkSet holds the effective value of every quirk for one device. Any
+// goroutine may use it.
 type QuirkSet struct {
 	values []atomic.Int64
 }
 
-// NewQuirkSet makes a set with every quirk at its default.
+// NewQuirkSet makes a set with every quirk at its default. All quirks are
+// registered by then.
 func NewQuirkSet() *QuirkSet {
 	s := &QuirkSet{values: make([]atomic.Int64, len(registry))}
 	for _, q := range registry {
@@ -181,16 +229,35 @@ func NewQuirkSet() *QuirkSet {
 
 // Set changes the value of the quirk of a name.
 func (s *QuirkSet) Set(name, value string) error {
-	q := LookupQuirk(name)
-	if q == nil {
-		return fmt.Errorf("no quirk %q", name)
-	}
-	n, err := q.parse(value)
+	q, n, err := parseQuirk(name, value)
 	if err != nil {
 		return err
 	}
 	s.values[q.id].Store(n)
 	return nil
+}
+
+// SetAll changes many values, or none if one of them is wrong.
+func (s *QuirkSet) SetAll(values map[string]string) error {
+	for name, value := range values {
+		if _, _, err := parseQuirk(name, value); err != nil {
+			return err
+		}
+	}
+	for name, value := range values {
+		q, n, _ := parseQuirk(name, value)
+		s.values[q.id].Store(n)
+	}
+	return nil
+}
+
+func parseQuirk(name, value string) (*QuirkInfo, int64, error) {
+	q := LookupQuirk(name)
+	if q == nil {
+		return nil, 0, fmt.Errorf("%w: %s", ErrUnknownQuirk, name)
+	}
+	n, err := q.parse(value)
+	return q, n, err
 }
 
 func (s *QuirkSet) load(q *QuirkInfo) int64 { return s.values[q.id].Load() }

@@ -47,3 +47,119 @@ var BellDelayQuirk = NewIntQuirk(QuirkInfo{
 	Reference: "iflib txq_max_db_deferred; r343291 on vmx(4) doorbells",
 	Min:       0, Max: 1000,
 }, 0)
+
+// Position says which completion of a packet that has several.
+type Position uint8
+
+// Positions.
+const (
+	LastCompletion Position = iota
+	FirstCompletion
+)
+
+// MetadataOnQuirk: where a packet's checksum verdict, VLAN tag and hash are.
+var MetadataOnQuirk = NewChoiceQuirk(QuirkInfo{
+	Name:      "metadata-on",
+	Choices:   []string{"last", "first"},
+	Doc:       "Which completion of a received packet with several carries its checksum verdict, VLAN tag and hash.",
+	Reference: "FreeBSD D23949, LRO packets dropped for the first completion's flags; DPDK d08e3c90d4",
+}, LastCompletion)
+
+// SkipsRxSlotsQuirk: whether receive descriptors come back in order and all of
+// them.
+var SkipsRxSlotsQuirk = NewBoolQuirk(QuirkInfo{
+	Name:      "skips-rx-slots",
+	Doc:       "The device may pass over receive descriptors without a completion; the driver puts their buffers back.",
+	Reference: "Linux vmxnet3_rq_rx_complete; QEMU vmxnet3 skips BODY descriptors in search of a HEAD",
+}, false)
+
+// RxBellPolicy says when a device wants to hear of posted buffers.
+type RxBellPolicy uint8
+
+// Receive bell policies.
+const (
+	RxBellAlways RxBellPolicy = iota
+	RxBellOnRequest
+)
+
+// RxBellQuirk: whether every refill rings.
+var RxBellQuirk = NewChoiceQuirk(QuirkInfo{
+	Name:      "rx-bell",
+	Choices:   []string{"always", "on-request"},
+	Doc:       "Whether the receive bell is rung after every refill or only while the device asks for it in shared memory.",
+	Reference: "vmxnet3 updateRxProd: Linux, DPDK, OpenBSD; the check was lost in FreeBSD's conversion, r343291",
+}, RxBellAlways)
+
+// TxInterruptQuirk: whether finished transmit packets interrupt.
+var TxInterruptQuirk = NewBoolQuirk(QuirkInfo{
+	Name:      "tx-interrupt",
+	Doc:       "Finished transmit packets raise an interrupt; without it they are collected when the queue's receive half runs or more is sent.",
+	Reference: "iflib softirq transmit vectors; FreeBSD PR 248652, netmap transmit without interrupt",
+}, true)
+
+// TSOMinLinkQuirk: at which link speeds TSO works.
+var TSOMinLinkQuirk = NewIntQuirk(QuirkInfo{
+	Name:      "tso-min-link-mbps",
+	Doc:       "Slowest link in Mbit/s on which the device may segment; below it the framework does. 0 is any.",
+	Reference: "FreeBSD rG2ddf24f8f525, TSO at 10 and 100 Mbit/s hangs em(4)",
+	Min:       0, Max: 400_000,
+}, 0)
+
+// MaxDescriptorBytesQuirk caps Info.MaxTxFragmentLen.
+var MaxDescriptorBytesQuirk = NewIntQuirk(QuirkInfo{
+	Name:      "max-descriptor-bytes",
+	Doc:       "Most bytes that one transmit descriptor may carry, where the format would allow more. 0 leaves it to the format.",
+	Reference: "Linux e1000_tx_map: errata 10 on PCI-X (2015 bytes), TSO FIFO overrun (4096 bytes)",
+	Min:       0, Max: 1 << 20,
+}, 0)
+
+// ChecksumTrust says which of a device's checksum verdicts are believed.
+type ChecksumTrust uint8
+
+// Degrees of trust.
+const (
+	TrustAll     ChecksumTrust = iota
+	TrustGood                  // a bad verdict means nothing
+	TrustNothing               // the feature rx-csum is off
+)
+
+// ChecksumTrustQuirk: what a checksum verdict is worth.
+var ChecksumTrustQuirk = NewChoiceQuirk(QuirkInfo{
+	Name:      "checksum-trust",
+	Choices:   []string{"all", "good", "nothing"},
+	Doc:       "Which receive checksum verdicts are believed: all; only good ones, a bad one being passed on as unknown; or none, which turns rx-csum off.",
+	Reference: "QEMU e1000 sets IXSM on every packet; FreeBSD D13561, LRO merged segments with bad checksums",
+}, TrustAll)
+
+// ResetMethod says how a device is reset.
+type ResetMethod uint8
+
+// Reset methods.
+const (
+	ResetByRegister   ResetMethod = iota // the memory-mapped one
+	ResetByIORegister                    // the same register through the I/O BAR
+	ResetByBus                           // bus.Device.Reset
+)
+
+// ResetMethodQuirk: what brings the device into its initial state.
+var ResetMethodQuirk = NewChoiceQuirk(QuirkInfo{
+	Name:      "reset-method",
+	Choices:   []string{"register", "io-register", "bus"},
+	Doc:       "How the driver resets the device: by its reset register, by that register in the I/O BAR, or through the bus.",
+	Reference: "FreeBSD e1000_82540.c, no acknowledge of a 64-bit write during reset; QEMU before 8.0 resets nothing on CTRL.RST",
+}, ResetByRegister)
+
+// TxSentinelQuirk: whether the end of a TSO packet needs a descriptor of its own.
+var TxSentinelQuirk = NewBoolQuirk(QuirkInfo{
+	Name:      "tx-sentinel",
+	Doc:       "The last bytes of a TSO packet, and of the one after it, get a descriptor of their own, or the device reports them finished too early.",
+	Reference: "Linux e1000_tx_map and FreeBSD em(4) TSO_WORKAROUND, premature write-back",
+}, false)
+
+// RxRefillLimitQuirk caps what a refill posts at once.
+var RxRefillLimitQuirk = NewIntQuirk(QuirkInfo{
+	Name:      "rx-refill-limit",
+	Doc:       "Most buffers posted between two receive bells, so that the device starts on the first while the rest are written. 0 is no limit.",
+	Reference: "FreeBSD D24546, refill storms; DPDK vmxnet3 rings after 16 descriptors",
+	Min:       0, Max: 4096,
+}, 0)
