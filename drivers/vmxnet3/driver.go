@@ -1,0 +1,179 @@
+// Package vmxnet3 drives VMware's paravirtual NIC, as ESXi, Workstation and QEMU
+// provide it, by revisions 1 to 4 of its interface.
+//
+// What lives here is the device: its registers (registers.go, command.go), the
+// memory that it shares with its driver (shared.go), its descriptors (rx.go,
+// assembly.go, tx.go), interrupts and events (interrupt.go), filters, counters
+// and quirks. Everything else is the framework's.
+//
+// The layout of registers, shared memory and descriptors is that of VMware's
+// public headers (vmxnet3_defs.h); where devices in the field differ from it,
+// the place that copes says who found out.
+//
+// Not used: the transmit and receive data rings, which copy small packets for
+// the sake of guests with slow page mapping, tunnel offloads, and all that comes
+// with revisions from 5 on.
+package vmxnet3
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"nicd/bus"
+	"nicd/framework"
+)
+
+const (
+	driverName    = "vmxnet3"
+	driverVersion = 1
+
+	vendorVMware   = 0x15AD
+	deviceVMXNET3  = 0x07B0
+	defaultRing    = 512
+	longestHeaders = 14 + 4 // in front of the MTU
+)
+
+// New returns the driver.
+func New() framework.Driver { return driver{} }
+
+type driver struct{}
+
+func (driver) Describe() framework.Description {
+	return framework.Description{
+		Name:    driverName,
+		Version: fmt.Sprint(driverVersion),
+		IDs:     []framework.DeviceID{{Vendor: vendorVMware, Device: deviceVMXNET3, Name: "VMware VMXNET3"}},
+		Quirks:  quirks,
+	}
+}
+
+// device is an attached NIC. Its control methods are serialised by the framework;
+// what the data path and interrupts look at is atomic or fixed at Start.
+type device struct {
+	bus      bus.Device
+	regs     registers
+	dma      framework.DMA
+	quirks   *framework.QuirkSet
+	log      zerolog.Logger
+	revision int
+	mac      framework.MAC // permanent
+	mode     string
+	kind     uint32 // of interrupt, as the device wants it
+	mask     maskMode
+	run      *run // nil while stopped
+}
+
+// run is what a device has from Start to Stop.
+type run struct {
+	cfg          framework.Config
+	shared       *sharedMemory
+	rx           []*rxQueue
+	tx           []*txQueue
+	vectors      []vector
+	features     atomic.Uint32 // framework.Features in force
+	merges       atomic.Bool   // LRO has been on: there may be merged packets
+	statsAtStart [2 * numStats]uint64
+}
+
+// Attach resets the device and agrees with it on a revision.
+func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
+	if i := dev.Info(); i.Vendor != vendorVMware || i.Device != deviceVMXNET3 {
+		return nil, fmt.Errorf("vmxnet3: %w: %04x:%04x", framework.ErrNotOurs, i.Vendor, i.Device)
+	}
+	regs, err := openRegisters(dev)
+	if err != nil {
+		return nil, err
+	}
+	if err := bus.EnableMaster(dev); err != nil {
+		return nil, fmt.Errorf("vmxnet3: %w", err)
+	}
+	regs.halt()
+	d := &device{bus: dev, regs: regs, dma: env.DMA, quirks: env.Quirks, log: env.Log}
+	if d.revision, err = regs.negotiate(); err != nil {
+		return nil, err
+	}
+	d.mac = regs.permanentMAC()
+	d.kind, d.mask = regs.interruptConf()
+	d.mode = d.currentMode()
+	d.log.Debug().Int("revision", d.revision).Stringer("mac", d.mac).Str("mode", d.mode).Msg("attached")
+	return d, nil
+}
+
+// currentMode asks the device, and looks at the bells that it wants: a device
+// that does not tell still asks for receive bells when hardware has to be told.
+func (d *device) currentMode() string {
+	if d.regs.passthrough() {
+		return modePassthrough
+	}
+	if d.run != nil && d.run.shared.rx[0].load(qdRxBell)&0xFF != 0 {
+		return modePassthrough
+	}
+	return ""
+}
+
+// Info describes the device.
+func (d *device) Info() framework.Info {
+	rule := framework.RingRule{Min: ringMultiple, Max: maxRing, Multiple: ringMultiple, Default: defaultRing}
+	features := framework.AllFeatures
+	if d.mode == modePassthrough {
+		features &^= framework.LRO
+	}
+	return framework.Info{
+		Model:            "VMXNET3",
+		Revision:         d.revision,
+		Mode:             d.mode,
+		MAC:              d.mac,
+		MaxRxQueues:      maxQueues,
+		MaxTxQueues:      maxQueues,
+		RxRing:           rule,
+		TxRing:           rule,
+		RxRings:          2,
+		MinMTU:           minMTU,
+		MaxMTU:           maxMTU,
+		Features:         features,
+		MaxTxFragments:   maxTxFragments,
+		MaxTSOFragments:  framework.MaxFragments,
+		MaxTSOLen:        framework.MaxPacketLen,
+		MaxTxFragmentLen: maxTxBufferLen,
+		MaxRxFragments:   framework.MaxFragments,
+		Interrupts:       d.interrupts(),
+		MaxMulticast:     maxMulticast,
+		Counters:         counters,
+	}
+}
+
+// interrupts are the kinds that the device wants and the bus has, best first.
+func (d *device) interrupts() []framework.InterruptChoice {
+	var choices []framework.InterruptChoice
+	vectors := d.bus.Info().Vectors
+	for _, c := range [...]struct {
+		kind bus.InterruptKind
+		code uint32
+		max  int
+	}{{bus.MSIX, kindMSIX, maxVectors}, {bus.MSI, kindMSI, 1}, {bus.INTx, kindINTx, 1}} {
+		n := min(vectors[c.kind], c.max)
+		if n > 0 && (d.kind == kindAuto || c.code <= d.kind) {
+			choices = append(choices, framework.InterruptChoice{Kind: c.kind, Vectors: n})
+		}
+	}
+	return choices
+}
+
+// Detach leaves the device halted.
+func (d *device) Detach() error {
+	d.regs.halt()
+	return nil
+}
+
+// Link asks the device.
+func (d *device) Link() (framework.Link, error) { return d.regs.link() }
+
+// SetFilters replaces the receive filters.
+func (d *device) SetFilters(f framework.Filters) error {
+	d.run.cfg.Filters = f
+	d.applyFilters(&f, d.run.cfg.Features)
+	return nil
+}

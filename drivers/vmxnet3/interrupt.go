@@ -1,0 +1,167 @@
+package vmxnet3
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+
+	"nicd/bus"
+	"nicd/framework"
+)
+
+// vector is an interrupt vector of a started device.
+type vector struct {
+	cause  framework.Cause // what it can mean; Admin if it carries events
+	masked atomic.Bool
+}
+
+func newVectors(plan *framework.VectorPlan) []vector {
+	v := make([]vector, plan.Vectors)
+	for q, at := range plan.RxVector {
+		if at >= 0 {
+			v[at].cause.Rx |= 1 << q
+		}
+	}
+	for q, at := range plan.TxVector {
+		if at >= 0 {
+			v[at].cause.Tx |= 1 << q
+		} else if q < len(plan.RxVector) && plan.RxVector[q] >= 0 {
+			v[plan.RxVector[q]].cause.Tx |= 1 << q
+		}
+	}
+	v[plan.AdminVector].cause.Admin = true
+	return v
+}
+
+// vectorOf is the vector that queue q interrupts by. A queue without one is
+// served with its partner: there are devices that refuse an index that names
+// nothing.
+func vectorOf(own, partner []int, q int) uint8 {
+	for _, v := range [][]int{own, partner} {
+		if q < len(v) && v[q] >= 0 {
+			return uint8(v[q])
+		}
+	}
+	return 0
+}
+
+// Interrupt acknowledges. Only INTx has to ask the device.
+func (d *device) Interrupt(v int) framework.Cause {
+	r := d.run
+	vec := &r.vectors[v]
+	if r.cfg.Interrupts.Kind == bus.INTx {
+		switch pending := d.regs.vd.Read32(regICR); pending {
+		case 0:
+			return framework.Cause{}
+		case bus.Gone:
+			return framework.Cause{Gone: true}
+		}
+	}
+	switch d.mask {
+	case maskAuto:
+		vec.masked.Store(true)
+	case maskActive:
+		d.Mask(v)
+	}
+	cause := vec.cause
+	cause.Admin = cause.Admin && r.shared.driver.load(dsEvents) != 0
+	return cause
+}
+
+// Mask keeps a vector from firing, if the device has not done so by itself.
+func (d *device) Mask(v int) {
+	if d.run.vectors[v].masked.CompareAndSwap(false, true) {
+		d.regs.pt.Write32(regIMR+regStride*uint32(v), 1)
+	}
+}
+
+// Unmask lets a vector fire. It always writes: the device may have masked the
+// vector for an interrupt that nobody has seen yet.
+func (d *device) Unmask(v int) {
+	d.run.vectors[v].masked.Store(false)
+	d.regs.pt.Write32(regIMR+regStride*uint32(v), 0)
+}
+
+// Admin handles the events that the device has set, and looks whether the device
+// is still there and still works in the same way.
+func (d *device) Admin() framework.Events {
+	if d.regs.gone() {
+		return framework.Events{Gone: true, Reason: "device does not answer"}
+	}
+	r := d.run
+	var e framework.Events
+	if r != nil {
+		d.events(&e)
+		r.brokenQueues(&e)
+	}
+	if m := d.currentMode(); m != d.mode {
+		d.log.Info().Str("was", d.mode).Str("is", m).Msg("device changed its mode")
+		d.mode = m
+		e.ModeChanged = true
+	}
+	return e
+}
+
+func (d *device) events(e *framework.Events) {
+	r := d.run
+	events := r.shared.driver.load(dsEvents)
+	if events == 0 {
+		return
+	}
+	d.regs.vd.Write32(regECR, events)
+	e.LinkChanged = events&eventLink != 0
+	if events&(eventRxQueue|eventTxQueue) == 0 {
+		return
+	}
+	d.regs.command(cmdQueueStatus)
+	r.stopped(e, "transmit", r.shared.tx)
+	r.stopped(e, "receive", r.shared.rx)
+	if e.QueueFault == 0 {
+		e.DeviceFault, e.Reason = true, "queue error, but no queue has stopped"
+	}
+}
+
+// stopped adds the queues that the device has stopped.
+func (r *run) stopped(e *framework.Events, kind string, queues []area) {
+	for q, desc := range queues {
+		if desc.load(qdStopped)&0xFF != 0 {
+			r.fault(e, q, fmt.Sprintf("%s queue %d stopped: %s", kind, q, stopReason(desc.load(qdError))))
+		}
+	}
+}
+
+// brokenQueues adds the transmit queues whose completions made no sense.
+func (r *run) brokenQueues(e *framework.Events) {
+	for q := range r.tx {
+		if r.tx[q].broken.Load() {
+			r.fault(e, q, fmt.Sprintf("transmit queue %d: completion of a descriptor that was not sent", q))
+		}
+	}
+}
+
+func (r *run) fault(e *framework.Events, queue int, reason string) {
+	e.QueueFault |= 1 << queue
+	if e.Reason != "" {
+		reason = e.Reason + "; " + reason
+	}
+	e.Reason = reason
+}
+
+// stopReason spells the error of a queue that the device has stopped.
+func stopReason(code uint32) string {
+	var names []string
+	if code&(1<<31) != 0 {
+		names = append(names, "packet without end")
+	}
+	reasons := [...]string{
+		1: "transmit descriptor reused", 2: "packet too big", 3: "descriptor not supported",
+		4: "buffer too small", 5: "stress option", 6: "switch failure", 7: "transmit descriptor invalid",
+	}
+	if n := code &^ (1 << 31); n != 0 && int(n) < len(reasons) {
+		names = append(names, reasons[n])
+	}
+	if names == nil {
+		return fmt.Sprintf("error %#x", code)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,259 @@
+package vmxnet3
+
+import (
+	"sync/atomic"
+
+	"nicd/bus"
+	"nicd/framework"
+	"nicd/framework/ring"
+)
+
+// rxDesc gives a buffer to the device.
+type rxDesc struct {
+	addr  uint64
+	flags uint32
+	_     uint32
+}
+
+// Bits of rxDesc.flags; 13:0 are the buffer's length.
+const (
+	rxBody = 1 << 14 // not for the start of a packet
+	rxGen  = 1 << 31
+)
+
+// rxComp says what the device did with one buffer.
+type rxComp struct {
+	where uint32 // descriptor, queue, place in the packet
+	hash  uint32 // or, in the first completion of a merged packet, its segments
+	data  uint32 // length, error, VLAN tag
+	flags uint32 // checksum or MSS, verdicts, type, generation
+}
+
+// Bits of rxComp.where; 11:0 are the descriptor's index.
+const (
+	rcIndex      = 1<<12 - 1
+	rcEOP        = 1 << 14
+	rcSOP        = 1 << 15
+	rcQueueShift = 16
+	rcQueueMask  = 1<<10 - 1
+	rcHashShift  = 26
+	rcHashMask   = 1<<4 - 1
+	rcNoChecksum = 1 << 30 // nothing was found out about checksums
+)
+
+// Bits of rxComp.hash in a completion of typeLRO; 7:0 are the segments merged.
+const rcSegments = 1<<8 - 1
+
+// Bits of rxComp.data; 13:0 are the length.
+const (
+	rcLen      = 1<<14 - 1
+	rcError    = 1 << 14
+	rcTagged   = 1 << 15
+	rcTagShift = 16
+)
+
+// Bits of rxComp.flags; 15:0 are the checksum, in typeLRO the MSS.
+const (
+	rcLow       = 1<<16 - 1
+	rcL4OK      = 1 << 16
+	rcUDP       = 1 << 17
+	rcTCP       = 1 << 18
+	rcIPOK      = 1 << 19
+	rcIPv6      = 1 << 20
+	rcIPv4      = 1 << 21
+	rcFragment  = 1 << 22 // an IP fragment: nothing is known of layer 4
+	rcFCSOK     = 1 << 23
+	rcTypeShift = 24
+	rcTypeMask  = 1<<7 - 1
+	rcGen       = 1 << 31
+
+	// typeLRO is the first completion of a merged packet, from revision 2 on.
+	typeLRO = 4
+)
+
+func (c *rxComp) index() uint32  { return c.where & rcIndex }
+func (c *rxComp) queue() uint32  { return c.where >> rcQueueShift & rcQueueMask }
+func (c *rxComp) sop() bool      { return c.where&rcSOP != 0 }
+func (c *rxComp) eop() bool      { return c.where&rcEOP != 0 }
+func (c *rxComp) length() uint32 { return c.data & rcLen }
+func (c *rxComp) bad() bool      { return c.data&rcError != 0 }
+func (c *rxComp) merged() bool {
+	return c.sop() && c.flags>>rcTypeShift&rcTypeMask == typeLRO
+}
+
+// rxRing is one of a receive queue's two rings with the buffers in it.
+type rxRing struct {
+	ring    *ring.Command[rxDesc]
+	slots   *ring.Slots[framework.Buffer]
+	flags   uint32 // of every descriptor: buffer length and kind
+	buffers *framework.Buffers
+}
+
+// give posts b; there is space.
+func (r *rxRing) give(b framework.Buffer) {
+	r.slots.Put(r.ring.Tail(), b)
+	r.ring.Next().addr = r.buffers.RxAddr(b)
+	r.ring.Give(r.flags)
+}
+
+// take takes the buffer of descriptor i. What lies before it was skipped by the
+// device, as it may, and is posted again.
+func (r *rxRing) take(i uint32) (b framework.Buffer, ok bool) {
+	n := r.ring.Through(i)
+	if n == 0 {
+		return framework.NoBuffer, false
+	}
+	for range n - 1 {
+		skipped, _ := r.slots.Take(r.ring.Head())
+		r.ring.Release(1)
+		r.give(skipped)
+	}
+	b, ok = r.slots.Take(i)
+	r.ring.Release(1)
+	return b, ok
+}
+
+// rxQueue is a receive queue: ring 1 for the starts of packets, ring 2 for what
+// does not fit the first buffer, and one completion ring.
+type rxQueue struct {
+	index, queues uint32
+	rings         [2]rxRing
+	comp          *ring.Completion[rxComp]
+	bells         bus.Region
+	wantsBell     *atomic.Uint32 // low byte: the device asks for bells
+	alwaysBell    bool           // ring whether the device asks or not
+	announced     bool           // the one bell after activation has rung
+	features      *atomic.Uint32 // framework.Features in force
+	merges        *atomic.Bool   // the device was told to merge since Start
+	longest       uint32         // longest frame that can't have been merged
+	broken        bool
+	packet        assembly
+}
+
+// Post fills ring 1 before ring 2: no packet starts without a buffer there.
+func (q *rxQueue) Post(bufs []framework.Buffer) int {
+	n := 0
+	for i := range q.rings {
+		r := &q.rings[i]
+		for ; n < len(bufs) && r.ring.Space() > 0; n++ {
+			r.give(bufs[n])
+		}
+	}
+	return n
+}
+
+// Bell writes the producer indices if the device has asked for that, and once
+// after activation: otherwise it finds buffers by their generation bits, and the
+// write would be a VM exit for nothing.
+func (q *rxQueue) Bell() {
+	if q.announced && !q.alwaysBell && q.wantsBell.Load()&0xFF == 0 {
+		return
+	}
+	q.announced = true
+	q.bells.Write32(regRxProd+regStride*q.index, q.rings[0].ring.Tail())
+	q.bells.Write32(regRxProd2+regStride*q.index, q.rings[1].ring.Tail())
+}
+
+// Pending tells whether there is a completion.
+func (q *rxQueue) Pending() bool { return q.comp.Ready() && !q.broken }
+
+// Poll takes completions as they come. A packet that the device has not ended
+// yet waits in the queue, with the buffers that it has so far.
+func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
+	if q.broken {
+		return framework.QueueFault
+	}
+	recycled := false
+	for cur := q.comp.Cursor(); dst.Room(q.packet.room()); q.comp.Seek(cur) {
+		c, ok := q.comp.Peek(&cur)
+		if !ok {
+			break
+		}
+		if c.sop() && q.packet.open {
+			// The packet before has no end. It is delivered as a bad one, and
+			// this completion is looked at again.
+			q.packet.abandon()
+			q.packet.deliver(dst)
+			cur = q.comp.Cursor()
+			continue
+		}
+		kept, ok := q.consume(&c)
+		if !ok {
+			q.broken = true
+			return framework.QueueFault
+		}
+		recycled = recycled || !kept
+		if c.eop() {
+			q.finish(&c)
+			q.packet.deliver(dst)
+		}
+	}
+	if recycled {
+		q.Bell()
+	}
+	return framework.Healthy
+}
+
+// consume takes the buffer of one completion into the packet being put together.
+// A buffer with nothing in it goes back to its ring, wherever in a packet it
+// is. It is not ok if the device names a buffer that it does not have.
+func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
+	var r *rxRing
+	switch c.queue() {
+	case q.index:
+		r = &q.rings[0]
+	case q.index + q.queues:
+		r = &q.rings[1]
+	default:
+		return false, false
+	}
+	b, ok := r.take(c.index())
+	if !ok {
+		return false, false
+	}
+	p := &q.packet
+	if !p.open {
+		p.begin(c)
+	}
+	n := c.length()
+	if limit := r.flags & rcLen; n > limit {
+		n = limit
+		p.drop(framework.DropDevice)
+	}
+	if n > 0 && p.add(b, n) {
+		return true, true
+	}
+	r.give(b)
+	return false, true
+}
+
+// finish gives the packet what its last completion says of it.
+func (q *rxQueue) finish(c *rxComp) {
+	p := &q.packet
+	if c.bad() {
+		p.drop(errorReason(c))
+		return
+	}
+	features := framework.Features(q.features.Load())
+	p.verdict(c, features)
+	if c.data&rcTagged != 0 {
+		p.meta.VLAN = uint16(c.data >> rcTagShift)
+		p.meta.Flags |= framework.VLANTag
+	}
+	// The first completion of a merged packet has other things in this word.
+	if c.where>>rcHashShift&rcHashMask != 0 && !c.merged() {
+		p.meta.Hash = c.hash
+		p.meta.Flags |= framework.HashValid
+	}
+	if p.n > 0 && (p.merged || q.merges.Load()) {
+		p.coalesced(q.rings[0].buffers, q.longest)
+	}
+}
+
+// errorReason reads why a packet is bad.
+func errorReason(c *rxComp) framework.DropReason {
+	if c.flags&rcFCSOK == 0 {
+		return framework.DropCRC
+	}
+	return framework.DropDevice
+}

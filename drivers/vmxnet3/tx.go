@@ -1,0 +1,160 @@
+package vmxnet3
+
+import (
+	"sync/atomic"
+
+	"nicd/bus"
+	"nicd/framework"
+	"nicd/framework/ring"
+)
+
+// txDesc is a fragment to send.
+type txDesc struct {
+	addr  uint64
+	frame uint32 // length, generation, what the offload needs
+	flags uint32
+}
+
+// Bits of txDesc.frame. 13:0 are the length, in which 0 is 16384; 31:18 are the
+// MSS or the offset of the checksum.
+const (
+	txLen         = 1<<14 - 1
+	txGen         = 1 << 14
+	txDetailShift = 18
+)
+
+// Bits of txDesc.flags; 9:0 are the length of the headers that the offload goes
+// by, 31:16 the VLAN tag.
+const (
+	txChecksum = 2 << 10
+	txSegment  = 3 << 10
+	txEOP      = 1 << 12
+	txReport   = 1 << 13 // the packet wants a completion
+	txTag      = 1 << 15
+	txTagShift = 16
+)
+
+// txComp reports the last descriptor of a packet.
+type txComp struct {
+	where uint32 // 11:0: the descriptor's index
+	_, _  uint32
+	flags uint32
+}
+
+// Bits of txComp.
+const (
+	tcIndex = 1<<12 - 1
+	tcGen   = 1 << 31
+)
+
+// txQueue is a transmit queue: a ring and its completion ring.
+type txQueue struct {
+	index   uint32
+	ring    *ring.Command[txDesc]
+	comp    *ring.Completion[txComp]
+	flight  *ring.Flight
+	buffers *framework.Buffers
+	bells   bus.Region
+	// The device says how many packets may wait without a bell, and can see how
+	// many do.
+	threshold, deferred *atomic.Uint32
+	waiting             uint32 // packets put and not announced, after segmentation
+	told                uint32 // producer index at the last Bell
+	broken              atomic.Bool
+}
+
+// Put writes descriptors and publishes each packet as a whole: its first
+// descriptor becomes the device's last.
+func (q *txQueue) Put(b *framework.Batch, from int) int {
+	for i := from; i < len(b.Packets); i++ {
+		p, frags := &b.Packets[i], b.Fragments(i)
+		if q.ring.Space() < len(frags) {
+			return i - from
+		}
+		q.put(p, frags)
+	}
+	return len(b.Packets) - from
+}
+
+func (q *txQueue) put(p *framework.Packet, frags []framework.Fragment) {
+	detail, flags := q.offload(p, frags)
+	left, used, last := p.Len, 0, uint32(0)
+	for _, f := range frags {
+		if f.Len == 0 {
+			continue // a length of 0 would send 16384 bytes
+		}
+		if left -= f.Len; left == 0 {
+			flags |= txEOP
+			if p.Flags&framework.Completion != 0 {
+				flags |= txReport
+			}
+		}
+		last = q.ring.Tail()
+		d := q.ring.Next()
+		d.addr, d.flags = q.buffers.FragmentAddr(f), flags
+		q.ring.Add(f.Len&txLen | detail)
+		used++
+		detail, flags = 0, 0 // only the first descriptor says how
+	}
+	q.ring.Publish()
+	q.flight.Add(last, used, p.Flags&framework.Completion != 0)
+}
+
+// offload is what the packet's first descriptor has to say, and counts the
+// frames that come of the packet.
+func (q *txQueue) offload(p *framework.Packet, frags []framework.Fragment) (detail, flags uint32) {
+	if p.Flags&framework.VLANTag != 0 {
+		flags = txTag | uint32(p.VLAN)<<txTagShift
+	}
+	frames := uint32(1)
+	switch {
+	case p.Flags&framework.Segment != 0:
+		header, mss := uint32(p.HeaderLen), uint32(p.SegmentSize)
+		framework.ClearForSegment(q.buffers.Bytes(frags[0]), false)
+		detail = mss << txDetailShift
+		flags |= txSegment | header // TCP's included
+		frames = (p.Len - header + mss - 1) / mss
+	case p.Flags&framework.ChecksumPartial != 0:
+		detail = uint32(p.ChecksumStart+p.ChecksumOffset) << txDetailShift
+		flags |= txChecksum | uint32(p.ChecksumStart)
+	}
+	q.waiting += frames
+	return detail, flags
+}
+
+// Bell rings once as many packets wait as the device wants to hear of at once;
+// it looks after fewer by itself. A Bell with nothing new put rings in any case:
+// someone has waited for too long.
+func (q *txQueue) Bell() {
+	tail := q.ring.Tail()
+	if tail != q.told && q.waiting < q.threshold.Load() {
+		q.told = tail
+		q.deferred.Store(q.waiting)
+		return
+	}
+	q.told, q.waiting = tail, 0
+	q.deferred.Store(0)
+	q.bells.Write32(regTxProd+regStride*q.index, tail)
+}
+
+// Completed takes completions. Each names the last descriptor of a packet, and
+// all packets before it are finished too. Some devices complete every packet,
+// asked or not.
+func (q *txQueue) Completed(max int) int {
+	for q.flight.Ready() < max {
+		c, ok := q.comp.Take()
+		if !ok {
+			break
+		}
+		through := q.ring.Through(c.where & tcIndex)
+		if through == 0 {
+			q.broken.Store(true) // Admin tells
+			continue
+		}
+		q.ring.Release(q.flight.RetireThrough(through))
+	}
+	return q.flight.Completed(max)
+}
+
+// Pending tells whether there is a completion.
+func (q *txQueue) Pending() bool { return q.flight.Ready() > 0 || q.comp.Ready() }
