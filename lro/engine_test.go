@@ -82,7 +82,7 @@ func TestStatsAddUp(t *testing.T) {
 	checkStats(t, e)
 }
 
-func checkStats(t testing.TB, e *Engine) {
+func checkStats(t failer, e *Engine) {
 	t.Helper()
 	s := e.Stats()
 	var outputs uint64

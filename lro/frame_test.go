@@ -3,8 +3,15 @@ package lro
 import (
 	"encoding/binary"
 	"fmt"
-	"testing"
 )
+
+// failer is what helpers need of a test, be it one of package testing or of rapid.
+type failer interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+	Fatalf(format string, args ...any)
+}
 
 // segment describes a frame to be built. It is written out with nothing but the layouts in the RFCs; none of the
 // package's own code is used.
@@ -209,7 +216,7 @@ func train(n, size int, edit func(i int, s *segment)) []segment {
 
 // groups returns the outputs as lists of input indexes, for example "[0 1] [2]", and fails the test if the chains are
 // not what an aggregate promises.
-func groups(t testing.TB, in []Packet, out []Aggregate) string {
+func groups(t failer, in []Packet, out []Aggregate) string {
 	t.Helper()
 	text := ""
 	for i := range out {
@@ -222,7 +229,7 @@ func groups(t testing.TB, in []Packet, out []Aggregate) string {
 }
 
 // members returns the indexes of an aggregate's packets.
-func members(t testing.TB, in []Packet, a *Aggregate) []int {
+func members(t failer, in []Packet, a *Aggregate) []int {
 	t.Helper()
 	var m []int
 	last := int32(-1)

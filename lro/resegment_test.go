@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"testing"
 )
 
 // resegment is written from the RFCs and shares nothing with package gso, so that an error in one of them cannot hide
@@ -59,7 +58,7 @@ func snapshot(in []Packet) [][]byte {
 // checkBatch fails the test unless the outputs of one batch keep everything that an output promises, whatever the input
 // was: properties P1 (round trip), P2 (order), P3 (conservation), P4 (payload), P5 (hardware) and P6 (headers). frames
 // are the input as it was before.
-func checkBatch(t testing.TB, frames [][]byte, in []Packet, out []Aggregate) {
+func checkBatch(t failer, frames [][]byte, in []Packet, out []Aggregate) {
 	t.Helper()
 	seen := make([]bool, len(in))
 	last := map[flowKey]int{}
@@ -114,7 +113,7 @@ func difference(got, want []byte) string {
 }
 
 // checkHeaders checks property P6 and the counts of P4.
-func checkHeaders(t testing.TB, in []Packet, a *Aggregate, members int) {
+func checkHeaders(t failer, in []Packet, a *Aggregate, members int) {
 	t.Helper()
 	p := &in[a.Head]
 	if a.Flags&Merged == 0 {
@@ -156,7 +155,7 @@ func marked(p *Packet) bool { return p.Flags&HardwareCoalesced != 0 || p.Segment
 
 // runBatch runs one batch on a new engine, checks everything that can be checked without knowing what is expected, and
 // returns the groups and the outputs.
-func runBatch(t testing.TB, o Options, in []Packet) (string, []Aggregate, *Engine) {
+func runBatch(t failer, o Options, in []Packet) (string, []Aggregate, *Engine) {
 	t.Helper()
 	frames := snapshot(in)
 	e := New(o)
