@@ -72,3 +72,15 @@ func TestPseudo(t *testing.T) {
 		t.Errorf("IPv6: %#x, want %#x", got, want)
 	}
 }
+
+// FuzzSum compares with the sum of word after word, at any alignment.
+func FuzzSum(f *testing.F) {
+	f.Add([]byte{0xff, 0xff, 0xff}, uint8(0))
+	f.Add(make([]byte, 200), uint8(1))
+	f.Fuzz(func(t *testing.T, b []byte, off uint8) {
+		b = b[min(int(off), len(b)):]
+		if got, want := Sum(b), slow(b); got != want {
+			t.Errorf("%#x, want %#x", got, want)
+		}
+	})
+}
