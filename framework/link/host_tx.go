@@ -1,0 +1,330 @@
+package link
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"nicd/bus"
+	"nicd/framework"
+)
+
+// hostQueue is the host's end of a queue pair.
+//
+// Locks: mu before any queue's freeMu or rxMu, and never two of those.
+type hostQueue struct {
+	host    *Host
+	index   int
+	first   framework.Buffer // the queue's own buffers: receive from here,
+	firstTx framework.Buffer // transmit from here
+	end     framework.Buffer
+	self    atomic.Pointer[bus.Event] // wakes the receiver
+	engine  atomic.Pointer[bus.Event] // wakes the engine
+	stats   queueCounters
+
+	// The receiver's.
+	rx    packetReader
+	batch *framework.Batch
+
+	// A sender was refused for want of ring entries, or of buffers, and is owed
+	// a TxReady.
+	wantRoom, wantBuffers atomic.Bool
+
+	mu       sync.Mutex // transmit: many senders
+	tx       packetWriter
+	txReturn bufferReader
+	returned [returnBatch]framework.Buffer // scratch
+
+	freeMu sync.Mutex
+	free   []framework.Buffer // transmit buffers, last in first out
+
+	rxMu     sync.Mutex // receive buffers on their way back to the engine
+	rxReturn bufferWriter
+}
+
+// returnBatch is how many returned buffers are looked at in one go.
+const returnBatch = 64
+
+func (q *hostQueue) open(h *Host, i int) {
+	q.host, q.index = h, i
+	q.first, q.firstTx, q.end = h.layout.pool(i)
+	q.batch = framework.NewBatch(rxBatchPackets, rxBatchFragments)
+	q.free = make([]framework.Buffer, 0, h.layout.TxBuffers)
+}
+
+// Alloc takes up to len(dst) empty transmit buffers of a queue. When it gets
+// fewer, TxReady will say that there are more.
+func (h *Host) Alloc(queue int, dst []framework.Buffer) int {
+	q := &h.queues[queue]
+	n := q.pop(dst)
+	if n == len(dst) {
+		return n
+	}
+	q.mu.Lock()
+	v := q.reclaim()
+	n += q.pop(dst[n:])
+	if n < len(dst) && v == nil {
+		q.want(&q.wantBuffers)
+	}
+	q.mu.Unlock()
+	if v != nil {
+		h.broken(v)
+	}
+	return n
+}
+
+// pop takes buffers from the queue's pool for the port.
+func (q *hostQueue) pop(dst []framework.Buffer) int {
+	q.freeMu.Lock()
+	defer q.freeMu.Unlock()
+	n := min(len(dst), len(q.free))
+	rest := len(q.free) - n
+	for i, b := range q.free[rest:] {
+		q.host.owners.move(b, ownerHost, ownerPort)
+		dst[i] = b
+	}
+	q.free = q.free[:rest]
+	return n
+}
+
+// Send queues packets, as many as fit. A packet that makes no sense is counted,
+// its buffers are taken back, and it counts as queued. While the link is
+// stopped nothing is queued.
+func (h *Host) Send(queue int, b *framework.Batch) int {
+	q := &h.queues[queue]
+	q.mu.Lock()
+	n, wake, v := q.send(b)
+	q.mu.Unlock()
+	if wake {
+		q.engine.Load().Signal()
+	}
+	if v != nil {
+		h.broken(v)
+	}
+	return n
+}
+
+func (q *hostQueue) send(b *framework.Batch) (n int, wake bool, v *Violation) {
+	if q.host.state.Load() != hostRunning {
+		q.stats.refused.Add(1)
+		q.want(&q.wantRoom)
+		return 0, false, nil
+	}
+	n, v = q.fill(b)
+	if n < len(b.Packets) && v == nil {
+		q.stats.refused.Add(1)
+		q.want(&q.wantRoom)
+	}
+	return n, q.tx.unpublished() && q.tx.publish(), v
+}
+
+// fill writes packets of b until the ring is full.
+func (q *hostQueue) fill(b *framework.Batch) (n int, v *Violation) {
+	malformed := 0
+	for n < len(b.Packets) {
+		need := min(entriesFor(int(b.Packets[n].Frags)), maxEntries)
+		var ok bool
+		if ok, v = q.tx.reserve(need); !ok {
+			break
+		}
+		if frags := b.Fragments(n); q.takes(&b.Packets[n], frags) {
+			q.tx.write(&b.Packets[n], frags)
+		} else {
+			q.drop(frags)
+			malformed++
+		}
+		n++
+	}
+	q.stats.sent.Add(uint64(n - malformed))
+	return n, v
+}
+
+// takes checks a packet and takes its buffers from the port.
+func (q *hostQueue) takes(p *framework.Packet, frags []framework.Fragment) bool {
+	if p.Frags == 0 || p.Frags > framework.MaxFragments || p.Len > framework.MaxPacketLen {
+		return false
+	}
+	var sum uint32
+	for i := range frags {
+		if !q.host.buffers.Valid(frags[i]) || frags[i].Len == 0 {
+			return false
+		}
+		sum += frags[i].Len
+	}
+	if sum != p.Len {
+		return false
+	}
+	_, ok := q.host.owners.claim(frags, ownerPort, ownerEngine)
+	return ok
+}
+
+// drop takes the buffers of a malformed packet back, as far as they are the
+// port's.
+func (q *hostQueue) drop(frags []framework.Fragment) {
+	q.stats.malformed.Add(1)
+	for _, f := range frags {
+		one := [1]framework.Buffer{f.Buffer}
+		q.host.Release(q.index, one[:])
+	}
+}
+
+// Release gives back buffers that Deliver or Alloc handed out, in any mixture;
+// queue is where most are from. A buffer that is not the port's stays where it
+// is and is counted.
+func (h *Host) Release(queue int, bufs []framework.Buffer) {
+	for len(bufs) > 0 {
+		n := h.settle(bufs, ownerPort, &h.queues[queue])
+		if n == len(bufs) {
+			return
+		}
+		h.queues[queue].stats.misused.Add(1)
+		bufs = bufs[n+1:]
+	}
+}
+
+// settle gives buffers that from had back: receive buffers to the engine,
+// transmit buffers to their pool. It stops at the first that from had not and
+// returns how many it settled.
+func (h *Host) settle(bufs []framework.Buffer, from owner, guess *hostQueue) int {
+	done := 0
+	for done < len(bufs) {
+		q := h.home(bufs[done], guess)
+		if q == nil {
+			return done
+		}
+		put := q.settleTx
+		if bufs[done] < q.firstTx {
+			put = q.settleRx
+		}
+		n := put(bufs[done:], from)
+		if n == 0 {
+			return done
+		}
+		done += n
+	}
+	return done
+}
+
+// home is the queue that a buffer is from, nil if there is no such buffer. The
+// guess is tried first.
+func (h *Host) home(b framework.Buffer, guess *hostQueue) *hostQueue {
+	if b >= guess.first && b < guess.end {
+		return guess
+	}
+	if uint32(b) >= h.buffers.Count {
+		return nil
+	}
+	return &h.queues[int(b)/h.layout.buffersPerQueue()]
+}
+
+// settleRx gives leading receive buffers of the queue back to the engine.
+func (q *hostQueue) settleRx(bufs []framework.Buffer, from owner) int {
+	q.rxMu.Lock()
+	n := 0
+	for n < len(bufs) && bufs[n] >= q.first && bufs[n] < q.firstTx && q.host.owners.move(bufs[n], from, ownerEngine) {
+		q.rxReturn.put(bufs[n])
+		n++
+	}
+	wake := q.rxReturn.publish()
+	q.rxMu.Unlock()
+	if wake {
+		q.engine.Load().Signal()
+	}
+	return n
+}
+
+// settleTx gives leading transmit buffers of the queue back to the pool.
+func (q *hostQueue) settleTx(bufs []framework.Buffer, from owner) int {
+	q.freeMu.Lock()
+	n := 0
+	for n < len(bufs) && bufs[n] >= q.firstTx && bufs[n] < q.end && q.host.owners.move(bufs[n], from, ownerHost) {
+		q.free = append(q.free, bufs[n])
+		n++
+	}
+	q.freeMu.Unlock()
+	return n
+}
+
+// reclaim settles what the engine gave back, at most a ring of it: the engine
+// may write faster than this reads. With mu held.
+func (q *hostQueue) reclaim() *Violation {
+	for left := int(q.txReturn.mask) + 1; left > 0; {
+		n, v := q.txReturn.read(q.returned[:])
+		if done := q.host.settle(q.returned[:n], ownerEngine, q); done < n {
+			at := q.txReturn.head - uint32(n-done)
+			return q.txReturn.violation(RuleOwner, at, uint64(q.returned[done]))
+		}
+		if n == 0 || v != nil {
+			return v
+		}
+		left -= n
+	}
+	return nil
+}
+
+// want notes that a sender was refused and asks the engine to signal progress.
+// If there is some by now, the receiver looks. With mu held.
+func (q *hostQueue) want(what *atomic.Bool) {
+	what.Store(true)
+	room, back := q.tx.armRoom(), q.txReturn.arm()
+	if room || back {
+		q.self.Load().Signal()
+	}
+}
+
+func (q *hostQueue) wanted() bool { return q.wantRoom.Load() || q.wantBuffers.Load() }
+
+// retry tells whether a refused sender can go on, and forgets it if so.
+func (q *hostQueue) retry() (bool, *Violation) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if v := q.reclaim(); v != nil {
+		return false, v
+	}
+	room, v := q.tx.reserve(maxEntries)
+	if v != nil {
+		return false, v
+	}
+	ready := room && q.wantRoom.Swap(false)
+	if q.hasFree() && q.wantBuffers.Swap(false) {
+		ready = true
+	}
+	if q.wantRoom.Load() {
+		q.want(&q.wantRoom)
+	}
+	if q.wantBuffers.Load() {
+		q.want(&q.wantBuffers)
+	}
+	return ready, nil
+}
+
+func (q *hostQueue) hasFree() bool {
+	q.freeMu.Lock()
+	defer q.freeMu.Unlock()
+	return len(q.free) > 0
+}
+
+// reset empties the queue's rings and takes back what the last engine had. With
+// all locks held and the host stopped.
+func (q *hostQueue) reset() {
+	arena, l := q.host.arena, q.host.layout
+	q.rx = newPacketReader(arena, l, q.index, ringRx, q.host.buffers)
+	q.rxReturn = newBufferWriter(arena, l, q.index, ringRxReturn)
+	q.tx = newPacketWriter(arena, l, q.index, ringTx)
+	q.txReturn = newBufferReader(arena, l, q.index, ringTxReturn)
+	for _, r := range []*ring{&q.rx.ring, &q.rxReturn.ring, &q.tx.ring, &q.txReturn.ring} {
+		r.clear()
+	}
+	for b := q.first; b < q.end; b++ {
+		if q.host.owners.of(b) != ownerEngine {
+			continue
+		}
+		q.stats.reclaimed.Add(1)
+		if b < q.firstTx {
+			q.rxReturn.put(b)
+			continue
+		}
+		q.host.owners.move(b, ownerEngine, ownerHost)
+		q.free = append(q.free, b)
+	}
+	q.rxReturn.publish()
+}
