@@ -19,6 +19,9 @@ type Info struct {
 
 	// Features is all that the device offers.
 	Features Features
+	// CoalescedSizeKnown: packets that the device merged carry their segments'
+	// size. Without it a port that sends packets on can't have them.
+	CoalescedSizeKnown bool
 
 	// MaxTxFragments is how many fragments a packet may have, MaxTSOFragments
 	// how many a TSO packet may (0: the same). MaxTSOLen is the longest TSO frame.

@@ -50,8 +50,17 @@ func (s Features) String() string {
 	return strings.Join(names, " ")
 }
 
-// ParseFeature returns the feature of a name.
+// FeatureNames are the names of all features, and those of sets of them that
+// ParseFeature knows.
+func FeatureNames() []string { return append(featureNames[:numFeatures:numFeatures], tsoName) }
+
+const tsoName = "tso" // both versions
+
+// ParseFeature returns the feature of a name; "tso" is both TSO4 and TSO6.
 func ParseFeature(name string) (Features, bool) {
+	if name == tsoName {
+		return TSO4 | TSO6, true
+	}
 	for i, n := range featureNames {
 		if n == name {
 			return Features(1) << i, true
