@@ -22,8 +22,9 @@ const (
 	tcpDataOffset = 12
 )
 
-// networkHeader finds the network header of a frame and says what it is.
-func networkHeader(frame []byte) (at int, etherType uint16) {
+// NetworkHeader finds the network header of a frame, behind any 802.1Q tags that
+// are in it, and its EtherType, 0 if the frame is too short to tell.
+func NetworkHeader(frame []byte) (at int, etherType uint16) {
 	at = etherLen
 	for len(frame) >= at {
 		etherType = binary.BigEndian.Uint16(frame[at-2:])
@@ -40,7 +41,7 @@ func networkHeader(frame []byte) (at int, etherType uint16) {
 // leaves to its driver to find. It is 0 if the frame's first bytes are not a
 // whole set of such headers; IPv6 with extension headers is not looked into.
 func TCPHeaderLen(frame []byte) int {
-	at, etherType := networkHeader(frame)
+	at, etherType := NetworkHeader(frame)
 	switch etherType {
 	case etherIPv4:
 		if len(frame) < at+20 || frame[at+9] != protocolTCP {
@@ -74,7 +75,7 @@ func TCPHeaderLen(frame []byte) int {
 // to hold all headers. A driver does this when nothing can stop the packet any
 // more.
 func ClearForSegment(headers []byte, length bool) {
-	at, etherType := networkHeader(headers)
+	at, etherType := NetworkHeader(headers)
 	switch {
 	case etherType == etherIPv4:
 		binary.BigEndian.PutUint16(headers[at+ipv4SumAt:], 0)

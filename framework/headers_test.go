@@ -63,7 +63,7 @@ func TestClearForSegment(t *testing.T) {
 			f, _ := tcpFrame(v6, v6, 0, 60000)
 			before := bytes.Clone(f)
 			ClearForSegment(f, length)
-			network, _ := networkHeader(f)
+			network, _ := NetworkHeader(f)
 			lengthAt := network + ipv4LengthAt
 			if v6 {
 				lengthAt = network + ipv6LengthAt

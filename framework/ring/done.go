@@ -61,5 +61,17 @@ func (r *Done[D]) Peek(cur *Cursor) (d D, ok bool) {
 	return d, true
 }
 
+// Take releases the oldest outstanding descriptor, if it is done, and returns a
+// copy of it and where it was.
+func (r *Done[D]) Take() (i uint32, d D, ok bool) {
+	i = r.head
+	if !r.Ready() {
+		return i, d, false
+	}
+	d = r.desc[i]
+	r.Release(1)
+	return i, d, true
+}
+
 // Seek releases everything before cur.
 func (r *Done[D]) Seek(cur Cursor) { r.Release(int(r.used - cur.left)) }

@@ -685,3 +685,22 @@ func echo(in, out *genDevice[desc], packets int) error {
 	}
 	return nil
 }
+
+func TestDoneTakeConsumesOneByOne(t *testing.T) {
+	r := must[*Done[desc]](t)(NewDone[desc](heap(4, 16), 4, Owner{Offset: 8, Bit: 1}))
+	for lap := range uint32(9) {
+		*r.Next() = desc{Addr: uint64(lap)}
+		r.Add()
+		if _, _, ok := r.Take(); ok {
+			t.Fatal("took a descriptor that is not done")
+		}
+		atomic.StoreUint32(r.owner(lap%4), 1)
+		i, d, ok := r.Take()
+		if !ok || i != lap%4 || d.Addr != uint64(lap) || r.Outstanding() != 0 {
+			t.Fatalf("lap %d: took %+v at %d, %v; %d outstanding", lap, d, i, ok, r.Outstanding())
+		}
+		if _, _, ok := r.Take(); ok {
+			t.Fatal("took a descriptor that was not added")
+		}
+	}
+}
