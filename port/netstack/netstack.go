@@ -1,0 +1,210 @@
+// Package netstack is a port that ends in a TCP/IP stack of its own, gVisor's,
+// in nicd's process: an interface that can talk TCP without root, without a TAP
+// device and without the kernel.
+//
+// What lives here is the seam between the two: frames from an interface's
+// buffers into the stack's, packets of the stack into an interface's buffers,
+// offloads translated both ways. TCP itself is gVisor's.
+package netstack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"gvisor.dev/gvisor/pkg/tcpip"
+	"gvisor.dev/gvisor/pkg/tcpip/adapters/gonet"
+	"gvisor.dev/gvisor/pkg/tcpip/network/arp"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv4"
+	"gvisor.dev/gvisor/pkg/tcpip/network/ipv6"
+	"gvisor.dev/gvisor/pkg/tcpip/stack"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/icmp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/tcp"
+	"gvisor.dev/gvisor/pkg/tcpip/transport/udp"
+
+	"nicd/framework"
+)
+
+const nicID = 1
+
+// Options of a port.
+type Options struct {
+	// Addresses with their prefixes, IPv4 and IPv6. At least one.
+	Addresses []netip.Prefix
+	// Gateway for everything else, if valid.
+	Gateway netip.Addr
+	// BufferBytes is the most that a TCP connection buffers in each direction;
+	// 0 is 4 MiB.
+	BufferBytes int
+}
+
+// Port is a framework.Port. Dial and Listen work from Attach until Close.
+type Port struct {
+	options Options
+	stack   *stack.Stack
+	link    *endpoint
+}
+
+var _ framework.Port = (*Port)(nil)
+
+// New makes a port that waits for its interface.
+func New(o Options) (*Port, error) {
+	if len(o.Addresses) == 0 {
+		return nil, errors.New("a netstack port needs an address")
+	}
+	if o.BufferBytes == 0 {
+		o.BufferBytes = 4 << 20
+	}
+	p := &Port{options: o, link: &endpoint{}}
+	p.stack = stack.New(stack.Options{
+		NetworkProtocols:   []stack.NetworkProtocolFactory{ipv4.NewProtocol, ipv6.NewProtocol, arp.NewProtocol},
+		TransportProtocols: []stack.TransportProtocolFactory{tcp.NewProtocol, udp.NewProtocol, icmp.NewProtocol4, icmp.NewProtocol6},
+	})
+	if err := p.tune(); err != nil {
+		p.stack.Destroy()
+		return nil, err
+	}
+	return p, nil
+}
+
+// tune gives TCP what a fast local link wants: selective acknowledgements and
+// buffers of a bandwidth-delay product.
+func (p *Port) tune() error {
+	most := p.options.BufferBytes
+	sack := tcpip.TCPSACKEnabled(true)
+	moderate := tcpip.TCPModerateReceiveBufferOption(true)
+	cubic := tcpip.CongestionControlOption("cubic")
+	for _, option := range []tcpip.SettableTransportProtocolOption{
+		&sack, &moderate, &cubic,
+		&tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: most, Max: most},
+		&tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: most / 4, Max: most},
+	} {
+		if err := p.stack.SetTransportProtocolOption(tcp.ProtocolNumber, option); err != nil {
+			return fmt.Errorf("netstack: TCP option %T: %s", option, err)
+		}
+	}
+	return nil
+}
+
+// Attach implements framework.Port.
+func (p *Port) Attach(i framework.Interface) error {
+	p.link.attach(i)
+	if err := p.stack.CreateNIC(nicID, p.link); err != nil {
+		return fmt.Errorf("netstack: %s: %s", i.Name(), err)
+	}
+	for _, prefix := range p.options.Addresses {
+		if err := p.addAddress(prefix); err != nil {
+			return err
+		}
+	}
+	if gateway := p.options.Gateway; gateway.IsValid() {
+		p.stack.AddRoute(tcpip.Route{
+			Destination: defaultRoute(gateway), Gateway: tcpip.AddrFromSlice(gateway.AsSlice()), NIC: nicID,
+		})
+	}
+	return nil
+}
+
+func (p *Port) addAddress(prefix netip.Prefix) error {
+	address := tcpip.ProtocolAddress{
+		Protocol: networkProtocol(prefix.Addr()),
+		AddressWithPrefix: tcpip.AddressWithPrefix{
+			Address:   tcpip.AddrFromSlice(prefix.Addr().AsSlice()),
+			PrefixLen: prefix.Bits(),
+		},
+	}
+	if err := p.stack.AddProtocolAddress(nicID, address, stack.AddressProperties{}); err != nil {
+		return fmt.Errorf("netstack: address %s: %s", prefix, err)
+	}
+	p.stack.AddRoute(tcpip.Route{Destination: address.AddressWithPrefix.Subnet(), NIC: nicID})
+	return nil
+}
+
+// Deliver implements framework.Port. Packets are copied into the stack's
+// memory, so their buffers go straight back.
+func (p *Port) Deliver(queue int, b *framework.Batch) { p.link.deliver(queue, b) }
+
+// TxReady implements framework.Port.
+func (p *Port) TxReady(queue int) { p.link.flush(queue) }
+
+// LinkChanged implements framework.Port. The stack has no notion of a carrier:
+// packets sent without one are dropped and counted by the interface.
+func (p *Port) LinkChanged(framework.Link) {}
+
+// Needs implements framework.Port.
+func (p *Port) Needs() framework.PortNeeds {
+	return framework.PortNeeds{Name: "netstack", Accepts: framework.AllFeatures &^ framework.VLANStrip}
+}
+
+// Close ends all connections and the stack.
+func (p *Port) Close() error {
+	p.stack.Destroy()
+	return nil
+}
+
+// Address is the port's first address of the family of peer.
+func (p *Port) Address(peer netip.Addr) (netip.Addr, bool) {
+	for _, prefix := range p.options.Addresses {
+		if prefix.Addr().Is4() == peer.Is4() {
+			return prefix.Addr(), true
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// Addresses are the port's addresses, as given.
+func (p *Port) Addresses() []netip.Prefix { return p.options.Addresses }
+
+// Dial opens a TCP connection from this port.
+func (p *Port) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	return gonet.DialContextTCP(ctx, p.stack, fullAddress(to), networkProtocol(to.Addr()))
+}
+
+// Listen accepts TCP connections on an address of this port; port 0 picks a
+// free one.
+func (p *Port) Listen(at netip.AddrPort) (net.Listener, error) {
+	return gonet.ListenTCP(p.stack, fullAddress(at), networkProtocol(at.Addr()))
+}
+
+// Stats are the stack's totals of what tells a healthy path from a sick one.
+type Stats struct {
+	Retransmits     uint64 // TCP segments sent again
+	Timeouts        uint64 // retransmission timer expirations
+	BadSegments     uint64 // TCP segments received with nonsense in them
+	BadChecksums    uint64 // TCP segments received with a wrong checksum
+	BacklogDropped  uint64 // packets dropped because the interface's queue and the port's were full
+	SegmentsSent    uint64
+	SegmentsArrived uint64
+}
+
+// Stats reads the totals. It may be called by any goroutine.
+func (p *Port) Stats() Stats {
+	t := p.stack.Stats().TCP
+	return Stats{
+		Retransmits:     t.Retransmits.Value(),
+		Timeouts:        t.Timeouts.Value(),
+		BadSegments:     t.InvalidSegmentsReceived.Value(),
+		BadChecksums:    t.ChecksumErrors.Value(),
+		BacklogDropped:  p.link.dropped.Load(),
+		SegmentsSent:    t.SegmentsSent.Value(),
+		SegmentsArrived: t.ValidSegmentsReceived.Value(),
+	}
+}
+
+func networkProtocol(a netip.Addr) tcpip.NetworkProtocolNumber {
+	if a.Is4() {
+		return ipv4.ProtocolNumber
+	}
+	return ipv6.ProtocolNumber
+}
+
+func fullAddress(a netip.AddrPort) tcpip.FullAddress {
+	return tcpip.FullAddress{NIC: nicID, Addr: tcpip.AddrFromSlice(a.Addr().AsSlice()), Port: a.Port()}
+}
+
+func defaultRoute(gateway netip.Addr) tcpip.Subnet {
+	zero := tcpip.AddressWithPrefix{Address: tcpip.AddrFromSlice(make([]byte, gateway.BitLen()/8))}
+	return zero.Subnet()
+}
