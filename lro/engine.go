@@ -75,7 +75,9 @@ func (e *Engine) Batch(in []Packet, out []Aggregate) []Aggregate {
 	out = e.run(in, 0, out)
 	e.closeAll(ReasonBatchEnd)
 	for i := first; i < len(out); i++ {
-		e.finish(in, &out[i])
+		if out[i].Flags&Merged != 0 {
+			e.finish(in, &out[i])
+		}
 	}
 	e.stats.Batches++
 	e.stats.Packets += uint64(len(in))

@@ -40,10 +40,13 @@ func decode(b []byte) []Packet {
 
 // FuzzBatch runs any bytes as a batch: properties P1 to P6, P10, P11 and P13.
 func FuzzBatch(f *testing.F) {
-	for _, r := range rules() {
-		if r.row != 1 && r.row < 44 || r.row > 47 {
-			f.Add(encode(r.in))
-		}
+	for i, mutate := range mutations {
+		f.Add(encode(packets(train(3, 20, func(j int, s *segment) {
+			s.ipv6 = i%2 == 1
+			if j == 1 {
+				mutate(s, uint32(i*0x1234567))
+			}
+		})...)))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) { compare(t, decode(b)) })
 }

@@ -7,31 +7,34 @@ func (e *Engine) take(in []Packet, i int32, out []Aggregate) []Aggregate {
 	v, p := &e.view, &in[i]
 	hash := e.table.hash(v)
 	x := e.table.find(v, hash)
-	if x != nil && x.out >= 0 {
-		a := &out[x.out]
-		r := e.mismatch(x, v)
-		if r == reasonNone && v.deep && !deepEqual(in[a.Head].Data, p.Data, v) {
-			r = ReasonOptions
-		}
-		if r == reasonNone && !e.verifyHead(in, a) {
-			r = ReasonBadChecksum
-		}
-		if r == reasonNone {
-			if p.Checksum == ChecksumUnknown && !e.verify(p, v.l3, v.l4, v.headerLen) {
-				e.close(x, ReasonBadChecksum)
-				return e.alone(p, i, ReasonBadChecksum, out)
-			}
-			e.join(in, i, x, a)
-			return out
-		}
-		e.close(x, r)
+	if x == nil || x.out < 0 {
+		return e.begin(p, i, x, hash, out)
 	}
-	return e.begin(p, i, x, hash, out)
+	a := &out[x.out]
+	r := x.mismatch(v)
+	if r == reasonNone && v.deep && !deepEqual(in[a.Head].Data, p.Data, v) {
+		r = ReasonOptions
+	}
+	if r == reasonNone && a.Checksum == ChecksumUnknown && !e.verifyHead(in, a) {
+		r = ReasonBadChecksum
+	}
+	if r != reasonNone {
+		e.close(x, r)
+		return e.begin(p, i, x, hash, out)
+	}
+	if p.Checksum == ChecksumUnknown && !e.verify(p, v.l3, v.l4, v.headerLen) {
+		e.close(x, ReasonBadChecksum)
+		return e.alone(p, i, ReasonBadChecksum, out)
+	}
+	e.join(in, i, x, a)
+	return out
 }
 
 // mismatch returns why the view cannot follow the entry's last segment; reasonNone if it can.
-func (e *Engine) mismatch(x *entry, v *view) Reason {
-	if x.shape != v.shape || x.mark != v.mark {
+func (x *entry) mismatch(v *view) Reason {
+	d := (x.link[0] ^ v.link[0]) | (x.link[1] ^ v.link[1]) | (x.net ^ v.net) | (x.tcp ^ v.tcp) | (x.opt ^ v.opt) |
+		(x.tail ^ v.tail) | uint64(x.mark^v.mark)
+	if d != 0 {
 		return x.difference(v)
 	}
 	if v.seq != x.next {
@@ -43,14 +46,8 @@ func (e *Engine) mismatch(x *entry, v *view) Reason {
 	if v.payload > x.room {
 		return ReasonSizeLimit
 	}
-	mode := IDNone
-	switch v.id - x.id {
-	case 0:
-		mode = IDFixed
-	case 1:
-		mode = IDIncrement
-	}
-	if mode == IDNone || x.mode != IDNone && x.mode != mode {
+	step := v.id - x.id
+	if step > 1 || step == 0 && x.mode == IDIncrement || step == 1 && x.mode == IDFixed {
 		return ReasonIPID
 	}
 	return reasonNone

@@ -72,12 +72,21 @@ func (t *table) find(v *view, hash uint64) *entry {
 	want := t.tag(hash)
 	for i := range tags {
 		if tags[i] == want {
-			if x := &t.entries[base+uint64(i)]; x.identity == v.identity {
+			if x := &t.entries[base+uint64(i)]; x.same(v) {
 				return x
 			}
 		}
 	}
 	return nil
+}
+
+// same reports whether the entry is of the view's flow. meta tells the families apart, and IPv4 has one address word.
+func (x *entry) same(v *view) bool {
+	d := (x.addr[0] ^ v.addr[0]) | (x.ports ^ v.ports) | (x.tags ^ v.tags) | (x.meta ^ v.meta)
+	if v.flags&IPv6 != 0 {
+		d |= (x.addr[1] ^ v.addr[1]) | (x.addr[2] ^ v.addr[2]) | (x.addr[3] ^ v.addr[3])
+	}
+	return d == 0
 }
 
 // slot returns an entry for a flow that has none: a free one of its set, or the oldest one. What is in it is to be

@@ -71,6 +71,9 @@ type view struct {
 
 // parse fills in the view. It returns reasonNone if the packet may become part of an aggregate.
 func (v *view) parse(p *Packet, e *Engine) Reason {
+	if v.quick(p, e) {
+		return reasonNone
+	}
 	r := v.parseEthernet(p, e)
 	if !p.coalesced(v.payload) {
 		return r
