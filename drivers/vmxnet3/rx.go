@@ -124,10 +124,12 @@ type rxQueue struct {
 	alwaysBell    bool           // ring whether the device asks or not
 	announced     bool           // the one bell after activation has rung
 	features      *atomic.Uint32 // framework.Features in force
-	merges        *atomic.Bool   // the device was told to merge since Start
-	longest       uint32         // longest frame that can't have been merged
+	buffers       *framework.Buffers
+	merges        *atomic.Bool // the device was told to merge since Start
+	longest       uint32       // longest frame that can't have been merged
 	broken        bool
-	packet        assembly
+	packet        framework.Assembly
+	merge         merge // of packet
 }
 
 // Post fills ring 1 before ring 2: no packet starts without a buffer there.
@@ -164,16 +166,16 @@ func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
 		return framework.QueueFault
 	}
 	recycled := false
-	for cur := q.comp.Cursor(); dst.Room(q.packet.room()); q.comp.Seek(cur) {
+	for cur := q.comp.Cursor(); q.packet.Room(dst); q.comp.Seek(cur) {
 		c, ok := q.comp.Peek(&cur)
 		if !ok {
 			break
 		}
-		if c.sop() && q.packet.open {
+		if c.sop() && q.packet.Open() {
 			// The packet before has no end. It is delivered as a bad one, and
 			// this completion is looked at again.
-			q.packet.abandon()
-			q.packet.deliver(dst)
+			q.packet.Fail(framework.DropDevice)
+			q.packet.Deliver(dst)
 			cur = q.comp.Cursor()
 			continue
 		}
@@ -185,7 +187,7 @@ func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
 		recycled = recycled || !kept
 		if c.eop() {
 			q.finish(&c)
-			q.packet.deliver(dst)
+			q.packet.Deliver(dst)
 		}
 	}
 	if recycled {
@@ -212,48 +214,21 @@ func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
 		return false, false
 	}
 	p := &q.packet
-	if !p.open {
-		p.begin(c)
+	if !p.Open() {
+		p.Begin()
+		q.merge = mergeOf(c)
+		if !c.sop() && c.length() > 0 {
+			p.Fail(framework.DropDevice) // the rest of something that was lost
+		}
 	}
 	n := c.length()
 	if limit := r.flags & rcLen; n > limit {
 		n = limit
-		p.drop(framework.DropDevice)
+		p.Fail(framework.DropDevice)
 	}
-	if n > 0 && p.add(b, n) {
+	if n > 0 && p.Add(b, n) {
 		return true, true
 	}
 	r.give(b)
 	return false, true
-}
-
-// finish gives the packet what its last completion says of it.
-func (q *rxQueue) finish(c *rxComp) {
-	p := &q.packet
-	if c.bad() {
-		p.drop(errorReason(c))
-		return
-	}
-	features := framework.Features(q.features.Load())
-	p.verdict(c, features)
-	if c.data&rcTagged != 0 {
-		p.meta.VLAN = uint16(c.data >> rcTagShift)
-		p.meta.Flags |= framework.VLANTag
-	}
-	// The first completion of a merged packet has other things in this word.
-	if c.where>>rcHashShift&rcHashMask != 0 && !c.merged() {
-		p.meta.Hash = c.hash
-		p.meta.Flags |= framework.HashValid
-	}
-	if p.n > 0 && (p.merged || q.merges.Load()) {
-		p.coalesced(q.rings[0].buffers, q.longest)
-	}
-}
-
-// errorReason reads why a packet is bad.
-func errorReason(c *rxComp) framework.DropReason {
-	if c.flags&rcFCSOK == 0 {
-		return framework.DropCRC
-	}
-	return framework.DropDevice
 }

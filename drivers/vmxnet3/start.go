@@ -200,6 +200,7 @@ func (d *device) newRxQueue(r *run, index int) (*rxQueue, error) {
 		bells:      d.regs.pt,
 		alwaysBell: framework.RxBellQuirk.Get(d.quirks) == framework.RxBellAlways,
 		wantsBell:  bus.Word(desc.Bytes, qdRxBell),
+		buffers:    r.cfg.Buffers,
 		features:   &r.features,
 		merges:     &r.merges,
 		longest:    uint32(r.cfg.MTU) + longestHeaders,
