@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"nicd/port/netstack"
+)
+
+const (
+	// streamBlock is how much a stream's sender hands to TCP at once.
+	streamBlock = 256 << 10
+	// dialPatience is how long a stream tries to connect: a driver may still be
+	// bringing up its link.
+	dialPatience = 10 * time.Second
+)
+
+// stream is a TCP stream between two netstack ports: the sender sends as fast as
+// TCP lets it, the receiver counts and throws away.
+type stream struct {
+	name, from, to string
+	sender         *netstack.Port
+	receiver       *netstack.Port
+
+	received atomic.Uint64
+	running  chan struct{} // closed when the first bytes have arrived
+
+	mu  sync.Mutex
+	err error
+}
+
+func newStream(name, from, to string, sender, receiver *netstack.Port) *stream {
+	return &stream{name: name, from: from, to: to, sender: sender, receiver: receiver, running: make(chan struct{})}
+}
+
+// run moves data until ctx ends or the stream breaks, and returns when both ends
+// have stopped.
+func (s *stream) run(ctx context.Context) {
+	err := s.move(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	s.mu.Lock()
+	s.err = err
+	s.mu.Unlock()
+}
+
+func (s *stream) move(ctx context.Context) error {
+	at, err := s.address()
+	if err != nil {
+		return err
+	}
+	listener, err := s.receiver.Listen(netip.AddrPortFrom(at, 0))
+	if err != nil {
+		return fmt.Errorf("listen on %s: %w", s.to, err)
+	}
+	var ends sync.WaitGroup
+	defer ends.Wait()
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	defer listener.Close()
+	receive := make(chan error, 1)
+	ends.Go(func() { receive <- s.receive(ctx, listener) })
+
+	dialling, cancel := context.WithTimeout(ctx, dialPatience)
+	conn, err := s.sender.Dial(dialling, netip.AddrPortFrom(at, uint16(listener.Addr().(*net.TCPAddr).Port)))
+	cancel()
+	if err != nil {
+		return fmt.Errorf("connect from %s to %s: %w", s.from, s.to, err)
+	}
+	defer conn.Close()
+	stopSend := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stopSend()
+	block := make([]byte, streamBlock)
+	for {
+		if _, err := conn.Write(block); err != nil {
+			return errors.Join(fmt.Errorf("send from %s: %w", s.from, err))
+		}
+	}
+}
+
+// address is the receiver's address of a family that the sender has too.
+func (s *stream) address() (netip.Addr, error) {
+	for _, prefix := range s.receiver.Addresses() {
+		if _, ok := s.sender.Address(prefix.Addr()); ok {
+			return prefix.Addr(), nil
+		}
+	}
+	return netip.Addr{}, fmt.Errorf("%s and %s have no address family in common", s.from, s.to)
+}
+
+func (s *stream) receive(ctx context.Context, listener net.Listener) error {
+	conn, err := listener.Accept()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { conn.Close() })
+	defer stop()
+	buf := make([]byte, streamBlock)
+	for first := true; ; first = false {
+		n, err := conn.Read(buf)
+		if err != nil {
+			return err
+		}
+		if s.received.Add(uint64(n)); first {
+			close(s.running)
+		}
+	}
+}
+
+// state is "connecting", "running" or "failed" with a reason.
+func (s *stream) state() (state, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil && !errors.Is(s.err, io.EOF) {
+		return "failed", s.err.Error()
+	}
+	select {
+	case <-s.running:
+		return "running", ""
+	default:
+		return "connecting", ""
+	}
+}
