@@ -1,0 +1,172 @@
+package config
+
+import (
+	"net/netip"
+	"slices"
+
+	"nicd/framework"
+)
+
+// check looks at what one block says of another, and fills in what depends on
+// it. Every block is in order by itself.
+func (d *decoder) check(c *Config) {
+	if len(c.Interfaces) == 0 {
+		d.problems = append(d.problems, Problem{File: d.filename, Text: "there is no interface in the config"})
+		return
+	}
+	for _, r := range c.Drivers {
+		if r.Mode == InProcess && d.vocabulary.Drivers != nil && !d.judges(r.Name) {
+			d.problem(d.at(r.Origin, "mode"), "driver %q can't run in-process: it is not part of nicd%s", r.Name, didYouMean(r.Name, d.vocabulary.Drivers))
+		}
+	}
+	d.checkDrivers(c)
+	d.checkWires(c)
+	d.checkMACs(c)
+	d.checkAddresses(c)
+	d.checkSockets(c)
+	for _, t := range c.Streams {
+		d.checkStream(c, t)
+	}
+}
+
+// checkDrivers finds each interface's driver and adds bundled ones that have no
+// block.
+func (d *decoder) checkDrivers(c *Config) {
+	known := slices.Clone(d.vocabulary.Drivers)
+	for _, r := range c.Drivers {
+		known = append(known, r.Name)
+	}
+	for _, i := range c.Interfaces {
+		if !slices.Contains(known, i.Driver) {
+			d.problem(d.at(i.Origin, "driver"), "unknown driver %q of interface %s%s", i.Driver, i.Name, didYouMean(i.Driver, known))
+			continue
+		}
+		if _, ok := c.Driver(i.Driver); !ok {
+			c.Drivers = append(c.Drivers, Driver{Name: i.Driver, Mode: Plugin})
+		}
+	}
+}
+
+func (d *decoder) checkWires(c *Config) {
+	var names []string
+	for _, w := range c.Wires {
+		names = append(names, w.Name)
+	}
+	for _, i := range c.Interfaces {
+		if s := i.Device.Sim; s != nil && !slices.Contains(names, s.Wire) {
+			d.problem(d.at(i.Device.Origin, "wire"), "unknown wire %q of interface %s%s", s.Wire, i.Name, didYouMean(s.Wire, names))
+		}
+	}
+}
+
+// checkMACs gives each model an address and reports those that two interfaces
+// share.
+func (d *decoder) checkMACs(c *Config) {
+	owner := map[framework.MAC]string{}
+	claim := func(m framework.MAC, i Interface, o Origin) {
+		if other, ok := owner[m]; ok && other != i.Name {
+			d.problem(d.at(o, "mac"), "interface %s has the address %v of interface %s", i.Name, m, other)
+		}
+		owner[m] = i.Name
+	}
+	for _, i := range c.Interfaces {
+		if i.MAC != (framework.MAC{}) {
+			claim(i.MAC, i, i.Origin)
+		}
+		if s := i.Device.Sim; s != nil && s.MAC != (framework.MAC{}) {
+			claim(s.MAC, i, i.Device.Origin)
+		}
+	}
+	// Locally administered, "nicd" and a number.
+	next := framework.MAC{0x02, 'n', 'i', 'c', 0, 0}
+	for _, i := range c.Interfaces {
+		s := i.Device.Sim
+		if s == nil || s.MAC != (framework.MAC{}) {
+			continue
+		}
+		for taken := true; taken; _, taken = owner[next] {
+			if next[5]++; next[5] == 0 {
+				next[4]++
+			}
+		}
+		s.MAC = next
+		owner[next] = i.Name
+	}
+}
+
+func (d *decoder) checkAddresses(c *Config) {
+	owner := map[netip.Addr]string{}
+	for _, i := range c.Interfaces {
+		n := i.Port.Netstack
+		if n == nil {
+			continue
+		}
+		reachable := !n.Gateway.IsValid()
+		for _, p := range n.Addresses {
+			if other, ok := owner[p.Addr()]; ok {
+				d.problem(d.at(i.Port.Origin, "address"), "interface %s has the address %v of interface %s", i.Name, p.Addr(), other)
+			}
+			owner[p.Addr()] = i.Name
+			reachable = reachable || p.Contains(n.Gateway) && p.Addr() != n.Gateway
+			if p.Addr().Is6() && i.MTU < 1280 {
+				d.problem(d.at(i.Port.Origin, "address"), "interface %s has an IPv6 address and MTU %d; IPv6 needs 1280 (RFC 8200 section 5)", i.Name, i.MTU)
+			}
+		}
+		if !reachable {
+			d.problem(d.at(i.Port.Origin, "gateway"), "gateway %v is in none of the networks of interface %s", n.Gateway, i.Name)
+		}
+	}
+}
+
+// checkSockets reports two interfaces with one device.
+func (d *decoder) checkSockets(c *Config) {
+	owner := map[string]string{}
+	for _, i := range c.Interfaces {
+		v := i.Device.VFIOUser
+		if v == nil {
+			continue
+		}
+		if other, ok := owner[v.Socket]; ok {
+			d.problem(d.at(i.Device.Origin, "socket"), "interface %s has the device of interface %s", i.Name, other)
+		}
+		owner[v.Socket] = i.Name
+	}
+}
+
+func (d *decoder) checkStream(c *Config, t Stream) {
+	from, to := d.streamEnd(c, t, "from", t.From), d.streamEnd(c, t, "to", t.To)
+	if from == nil || to == nil {
+		return
+	}
+	if t.From == t.To {
+		d.problem(d.at(t.Origin, "to"), "stream %q goes from %s to itself", t.Name, t.From)
+		return
+	}
+	for _, a := range from.Addresses {
+		for _, b := range to.Addresses {
+			if a.Masked() == b.Masked() {
+				return
+			}
+		}
+	}
+	if !from.Gateway.IsValid() {
+		d.problem(d.at(t.Origin, "to"), "stream %q: %s and %s have no network in common", t.Name, t.From, t.To)
+	}
+}
+
+// streamEnd is one end of a stream, nil after a problem.
+func (d *decoder) streamEnd(c *Config, t Stream, attr, name string) *NetstackPort {
+	i, ok := c.Interface(name)
+	if !ok {
+		var names []string
+		for _, i := range c.Interfaces {
+			names = append(names, i.Name)
+		}
+		d.problem(d.at(t.Origin, attr), "unknown interface %q of stream %s%s", name, t.Name, didYouMean(name, names))
+		return nil
+	}
+	if i.Port.Netstack == nil {
+		d.problem(d.at(t.Origin, attr), "stream %q needs a netstack port at interface %s", t.Name, name)
+	}
+	return i.Port.Netstack
+}
