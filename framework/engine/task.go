@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// taskState is where a task is.
+type taskState = uint32
+
+// A task is idle until someone schedules it; then it runs rounds until one finds
+// nothing to do. Who schedules it meanwhile makes it look once more. A halted
+// task is kept running: its vectors stay masked, and nobody waits for it.
+const (
+	idle taskState = iota
+	scheduled
+	running
+	rescheduled
+)
+
+// Reasons to schedule a task.
+const (
+	byInterrupt uint32 = 1 << iota
+	byUpper
+	bySibling
+	byTick
+	byControl
+)
+
+// task is a goroutine that owns the queues of a pair, or one of them.
+type task struct {
+	rx      *rxQueue // or nil
+	tx      *txQueue // or nil
+	vectors []*vector
+	// siblings share a vector with the task. While it is masked because one of
+	// them is busy, no interrupt tells the others that they have work; so who
+	// is busy has them look.
+	siblings []*task
+
+	spin  time.Duration // how long to look before sleeping; negative: for ever
+	cpu   int           // for an endless poller; -1: anywhere
+	state atomic.Uint32
+	why   atomic.Uint32
+	wake  chan struct{}
+	halt  atomic.Bool
+	done  chan struct{}
+}
+
+func newTask(rx *rxQueue, tx *txQueue) *task {
+	t := &task{rx: rx, tx: tx, cpu: -1, wake: make(chan struct{}, 1)}
+	t.state.Store(running)
+	return t
+}
+
+// schedule makes the task look for work. Any goroutine may call it; it does not
+// block.
+func (t *task) schedule(why uint32) {
+	if t.why.Load()&why == 0 {
+		t.why.Or(why)
+	}
+	for {
+		switch t.state.Load() {
+		case idle:
+			if t.state.CompareAndSwap(idle, scheduled) {
+				select {
+				case t.wake <- struct{}{}:
+				default:
+				}
+				return
+			}
+		case running:
+			if t.state.CompareAndSwap(running, rescheduled) {
+				return
+			}
+		default:
+			return
+		}
+	}
+}
+
+// start begins the goroutine.
+func (t *task) start() {
+	t.halt.Store(false)
+	t.done = make(chan struct{})
+	go t.run()
+}
+
+// stop ends the goroutine and waits for it. The task counts as busy until the
+// next start.
+func (t *task) stop() {
+	if t.done == nil {
+		return
+	}
+	t.halt.Store(true)
+	t.schedule(byControl)
+	<-t.done
+	t.done = nil
+}
+
+func (t *task) run() {
+	defer close(t.done)
+	if t.spin < 0 && t.cpu >= 0 {
+		pin(t.cpu) // for the goroutine's life: the thread dies with it
+	}
+	for {
+		select {
+		case <-t.wake: // a token from before
+		default:
+		}
+		t.state.Store(running)
+		t.work()
+		if t.halt.Load() {
+			t.state.Store(running)
+			return
+		}
+		<-t.wake
+	}
+}
+
+// work runs rounds until the task is idle or halted.
+func (t *task) work() {
+	why := t.why.Swap(0)
+	t.countRun()
+	var emptySince time.Time
+	for !t.halt.Load() {
+		if t.round(why) {
+			emptySince = time.Time{}
+			t.yield()
+			why |= byControl // what comes now was not found by the tick
+			continue
+		}
+		if t.spin < 0 {
+			runtime.Gosched()
+			continue
+		}
+		if t.spin > 0 {
+			if emptySince.IsZero() {
+				emptySince = time.Now()
+			}
+			if time.Since(emptySince) < t.spin {
+				runtime.Gosched()
+				continue
+			}
+		}
+		if t.arm() {
+			continue
+		}
+		t.publish()
+		if !t.state.CompareAndSwap(running, idle) {
+			t.state.Store(running)
+			why = t.why.Swap(0)
+			continue
+		}
+		for _, v := range t.vectors {
+			v.release()
+		}
+		if !t.pending() || !t.state.CompareAndSwap(idle, running) {
+			return
+		}
+	}
+}
+
+// round does one round of each queue and tells whether there was anything to do.
+func (t *task) round(why uint32) bool {
+	worked := false
+	if t.rx != nil && t.rx.round() {
+		worked = true
+		if why == byTick {
+			t.rx.count[RxLostInterrupts]++
+		}
+	}
+	if t.tx != nil && t.tx.round() {
+		worked = true
+		if why == byTick {
+			t.tx.count[TxLostInterrupts]++
+		}
+	}
+	return worked
+}
+
+// yield is called between two rounds that found work.
+func (t *task) yield() {
+	for _, s := range t.siblings {
+		s.schedule(bySibling)
+	}
+	runtime.Gosched()
+}
+
+// arm says above that the task is about to sleep, and tells whether it should
+// not.
+func (t *task) arm() bool {
+	if t.rx != nil && t.rx.short && t.rx.upper.ArmRx(t.rx.id) {
+		return true
+	}
+	return t.tx != nil && !t.tx.faulty && !t.tx.blocked() && t.tx.upper.ArmTx(t.tx.id)
+}
+
+// pending looks once more, after the interrupt was unmasked.
+func (t *task) pending() bool {
+	if t.rx != nil && !t.rx.faulty && t.rx.dev.Pending() {
+		return true
+	}
+	return t.tx != nil && !t.tx.faulty && t.tx.fifo.len() > 0 && t.tx.dev.Pending()
+}
+
+func (t *task) countRun() {
+	if t.rx != nil {
+		t.rx.count[RxTaskRuns]++
+	}
+	if t.tx != nil {
+		t.tx.count[TxTaskRuns]++
+	}
+}
+
+func (t *task) publish() {
+	if t.rx != nil {
+		t.rx.publish(true)
+	}
+	if t.tx != nil {
+		t.tx.publish()
+	}
+}

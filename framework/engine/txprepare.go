@@ -1,0 +1,545 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"nicd/framework"
+	"nicd/gso"
+	"nicd/internal/checksum"
+)
+
+// headroom is where the engine begins in its own buffers: it leaves room for a
+// VLAN tag, and keeps headers aligned.
+const headroom = 16
+
+// txPool is a transmit queue's own buffers, for headers and copies.
+type txPool struct {
+	first framework.Buffer
+	count uint32
+	free  []framework.Buffer
+}
+
+func newTxPool(r BufferRange) txPool {
+	p := txPool{first: r.First, count: r.Count, free: make([]framework.Buffer, r.Count)}
+	for i := range p.free {
+		p.free[i] = r.First + framework.Buffer(i)
+	}
+	return p
+}
+
+// put takes b back if it is one of the pool's.
+func (p *txPool) put(b framework.Buffer) bool {
+	if uint32(b-p.first) >= p.count {
+		return false
+	}
+	p.free = append(p.free, b)
+	return true
+}
+
+// get returns a buffer. The caller has seen to it that there is one.
+func (p *txPool) get() framework.Buffer {
+	n := len(p.free) - 1
+	b := p.free[n]
+	p.free = p.free[:n]
+	return b
+}
+
+// draft is a packet while it is worked on: its fragments, and all buffers that
+// come back when it is done.
+type draft struct {
+	packet framework.Packet
+	frags  []framework.Fragment
+	bufs   []framework.Buffer
+	bytes  [][]byte // scratch
+	spare  []framework.Fragment
+}
+
+func newDraft() draft {
+	const most = 2 * framework.MaxFragments
+	return draft{
+		frags: make([]framework.Fragment, 0, most),
+		spare: make([]framework.Fragment, 0, most),
+		bufs:  make([]framework.Buffer, 0, 2*most),
+		bytes: make([][]byte, 0, most),
+	}
+}
+
+// reset makes the draft packet i of b.
+func (d *draft) reset(b *framework.Batch, i int) {
+	d.packet = b.Packets[i]
+	d.frags = append(d.frags[:0], b.Fragments(i)...)
+	d.bufs = appendBuffers(d.bufs[:0], d.frags)
+}
+
+// appendBuffers appends the buffers of fragments. Fragments that follow each
+// other in one buffer are one buffer.
+func appendBuffers(dst []framework.Buffer, frags []framework.Fragment) []framework.Buffer {
+	last := framework.NoBuffer
+	for i := range frags {
+		if b := frags[i].Buffer; b != last {
+			dst = append(dst, b)
+			last = b
+		}
+	}
+	return dst
+}
+
+// views returns the fragments' bytes.
+func (d *draft) views(buffers *framework.Buffers) [][]byte {
+	d.bytes = d.bytes[:0]
+	for _, f := range d.frags {
+		d.bytes = append(d.bytes, buffers.Bytes(f))
+	}
+	return d.bytes
+}
+
+// prepare fills the stage with what the device can send. In the ordinary case
+// that is the batch as it was taken.
+func (q *txQueue) prepare() {
+	r := q.rules.Load()
+	if q.next == 0 && !q.cut.active && q.allPlain(r) {
+		q.in, q.stage.out = q.stage.out, q.in
+		q.in.Reset()
+		q.stage.plain = true
+		return
+	}
+	for q.next < len(q.in.Packets) && q.stage.room() {
+		if !q.prepareNext(r) {
+			q.count[TxNoBuffer]++
+			return
+		}
+	}
+}
+
+// allPlain tells whether nothing has to be done to any packet.
+func (q *txQueue) allPlain(r *txRules) bool {
+	for i := range q.in.Packets {
+		w, reason := r.check(q.in, &q.in.Packets[i], q.buffers)
+		if w != nothing || reason != framework.NoDrop {
+			return false
+		}
+	}
+	return len(q.in.Packets) > 0
+}
+
+// prepareNext does what the next packet needs, or a part of it. False means that
+// it has to wait for buffers.
+func (q *txQueue) prepareNext(r *txRules) bool {
+	if q.cut.active {
+		return q.cutMore(r)
+	}
+	w, reason := r.check(q.in, &q.in.Packets[q.next], q.buffers)
+	need := 0
+	if reason == framework.NoDrop && w != nothing {
+		q.draft.reset(q.in, q.next)
+		need, reason = q.buffersFor(w, r)
+	}
+	if reason != framework.NoDrop {
+		q.dropTaken(q.next, reason)
+		q.next++
+		return true
+	}
+	if need > len(q.own.free) {
+		return false
+	}
+	if w == nothing {
+		q.draft.reset(q.in, q.next)
+	}
+	if w&cut != 0 {
+		return q.cutBegin(r)
+	}
+	q.apply(w, r)
+	q.commit(all)
+	q.next++
+	return true
+}
+
+// commit appends the draft to the stage.
+func (q *txQueue) commit(what part) {
+	q.stage.append(&q.draft, what)
+}
+
+func (s *txStage) append(d *draft, what part) {
+	d.packet.First = uint32(len(s.out.Frags))
+	d.packet.Frags = uint16(len(d.frags))
+	s.out.Frags = append(s.out.Frags, d.frags...)
+	s.out.Packets = append(s.out.Packets, d.packet)
+	s.bufs = append(s.bufs, d.bufs...)
+	s.ends = append(s.ends, uint32(len(s.bufs)))
+	s.parts = append(s.parts, what)
+}
+
+// chunk is how many bytes one of the engine's own buffers may carry.
+func (q *txQueue) chunk(r *txRules) uint32 {
+	return min(q.buffers.Stride-headroom, r.maxFragLen)
+}
+
+// pieces is how many own buffers n bytes take.
+func (q *txQueue) pieces(n uint32, r *txRules) int {
+	c := q.chunk(r)
+	return int((n + c - 1) / c)
+}
+
+// buffersFor is how many own buffers the draft can need for w at most. It fails
+// if that is more than there will ever be, or if the device cannot send the
+// packet even so.
+func (q *txQueue) buffersFor(w work, r *txRules) (int, framework.DropReason) {
+	d := &q.draft
+	need := 0
+	straddles := w&(sum|seed) != 0 && d.field(q.buffers) == nil
+	if w&gather != 0 || straddles || w&cut != 0 && d.frags[0].Len < uint32(d.packet.HeaderLen) {
+		need++
+		if headerLen(&d.packet) > q.chunk(r) {
+			return 0, framework.DropTxTooLong
+		}
+	}
+	if w&tag != 0 && !d.tagFits() {
+		need++
+	}
+	longest := d.packet.Len + 4
+	if w&cut != 0 {
+		longest = uint32(d.packet.HeaderLen) + uint32(d.packet.SegmentSize) + 4
+		n := q.pieces(longest, r)
+		need += 2 + n
+		if n > r.maxFrags {
+			return 0, framework.DropTxTooLong
+		}
+	}
+	if w&(flatten|pad) != 0 {
+		n := q.pieces(max(longest, r.minFrame), r)
+		need += n
+		if n > r.maxFrags {
+			return 0, framework.DropTxTooLong
+		}
+	}
+	if need > int(q.own.count) {
+		return 0, framework.DropTxNoBuffer
+	}
+	return need, framework.NoDrop
+}
+
+// apply does the work on the draft, which needs no more than the buffers that
+// buffersFor said.
+func (q *txQueue) apply(w work, r *txRules) {
+	d := &q.draft
+	if w&unmark != 0 {
+		d.packet.Flags &^= framework.Segment
+	}
+	if w&gather != 0 {
+		q.pull(headerLen(&d.packet))
+		q.count[TxPullups]++
+	}
+	if w&(sum|seed) != 0 && d.field(q.buffers) == nil {
+		q.pull(headerLen(&d.packet))
+		q.count[TxPullups]++
+	}
+	if w&seed != 0 {
+		q.seedChecksum()
+	}
+	if w&sum != 0 {
+		q.fillChecksum()
+	}
+	if w&tag != 0 {
+		q.insertTag()
+	}
+	if w&(flatten|pad) != 0 {
+		q.copyOut(r, w)
+		return
+	}
+	if w&split != 0 {
+		q.split(r)
+	}
+}
+
+// pull copies the first n bytes into a buffer of the engine's, so that they are
+// in one fragment with room in front.
+func (q *txQueue) pull(n uint32) {
+	d := &q.draft
+	f := framework.Fragment{Buffer: q.own.get(), Offset: headroom, Len: n}
+	dst := q.buffers.Bytes(f)
+	rest := append(d.spare[:0], f)
+	for _, s := range d.frags {
+		c := uint32(copy(dst, q.buffers.Bytes(s)))
+		dst = dst[c:]
+		s.Offset += c
+		s.Len -= c
+		if s.Len > 0 {
+			rest = append(rest, s)
+		}
+	}
+	d.spare, d.frags = d.frags, rest
+	d.bufs = append(d.bufs, f.Buffer)
+}
+
+// field is the checksum field's two bytes, nil if they are in two fragments.
+func (d *draft) field(buffers *framework.Buffers) []byte {
+	at := uint32(d.packet.ChecksumStart) + uint32(d.packet.ChecksumOffset)
+	for _, f := range d.frags {
+		if at >= f.Len {
+			at -= f.Len
+			continue
+		}
+		if at+2 > f.Len {
+			return nil
+		}
+		return buffers.Bytes(f)[at : at+2]
+	}
+	return nil
+}
+
+// seedChecksum takes the length out of the pseudo-header's sum: devices that
+// segment add each segment's own.
+func (q *txQueue) seedChecksum() {
+	p := &q.draft.packet
+	f := q.draft.field(q.buffers)
+	length := checksum.Fold(uint64(p.Len - uint32(p.ChecksumStart)))
+	binary.BigEndian.PutUint16(f, checksum.Add(binary.BigEndian.Uint16(f), ^length))
+	payload := p.Len - uint32(p.HeaderLen)
+	q.count[TxTSOHardware]++
+	q.count[TxTSOHardwareSegments] += uint64((payload + uint32(p.SegmentSize) - 1) / uint32(p.SegmentSize))
+}
+
+// fillChecksum completes the checksum in software.
+func (q *txQueue) fillChecksum() {
+	d := &q.draft
+	p := &d.packet
+	// The field lies in one fragment, so this cannot fail.
+	if gso.FillChecksum(d.views(q.buffers), int(p.ChecksumStart), int(p.ChecksumOffset)) == nil {
+		q.count[TxChecksumSoftware]++
+	}
+	p.Flags &^= framework.ChecksumPartial
+}
+
+// tagLen is the length of an 802.1Q tag, tagAt where it goes.
+const (
+	tagLen = 4
+	tagAt  = 12
+)
+
+// tagFits tells whether the tag can be inserted where the frame lies.
+func (d *draft) tagFits() bool { return d.frags[0].Offset >= tagLen && d.frags[0].Len >= tagAt }
+
+// insertTag moves the addresses forward and writes the tag behind them.
+func (q *txQueue) insertTag() {
+	d := &q.draft
+	if !d.tagFits() {
+		q.pull(max(headersOrLess(d), tagAt))
+	}
+	f := &d.frags[0]
+	f.Offset -= tagLen
+	f.Len += tagLen
+	b := q.buffers.Bytes(*f)
+	copy(b, b[tagLen:tagLen+tagAt])
+	binary.BigEndian.PutUint16(b[tagAt:], 0x8100)
+	binary.BigEndian.PutUint16(b[tagAt+2:], d.packet.VLAN)
+	p := &d.packet
+	p.Len += tagLen
+	p.Flags &^= framework.VLANTag
+	if p.HeaderLen != 0 {
+		p.HeaderLen += tagLen
+	}
+	if p.Flags&(framework.ChecksumPartial|framework.Segment) != 0 {
+		p.ChecksumStart += tagLen
+	}
+	q.count[TxVLANSoftware]++
+}
+
+// headersOrLess is how much of the front to pull up with a tag: the headers, if
+// the device is to look at them, so that they stay together.
+func headersOrLess(d *draft) uint32 {
+	if d.packet.Flags&(framework.ChecksumPartial|framework.Segment) == 0 {
+		return tagAt
+	}
+	return headerLen(&d.packet)
+}
+
+// copyOut copies the draft into buffers of the engine's, and pads it.
+func (q *txQueue) copyOut(r *txRules, w work) {
+	d := &q.draft
+	want := max(d.packet.Len, r.minFrame)
+	rest := d.spare[:0]
+	src, at := 0, uint32(0)
+	for left := want; left > 0; {
+		f := framework.Fragment{Buffer: q.own.get(), Offset: headroom, Len: min(left, q.chunk(r))}
+		left -= f.Len
+		rest = append(rest, f)
+		d.bufs = append(d.bufs, f.Buffer)
+		dst := q.buffers.Bytes(f)
+		for len(dst) > 0 && src < len(d.frags) {
+			n := copy(dst, q.buffers.Bytes(d.frags[src])[at:])
+			dst = dst[n:]
+			if at += uint32(n); at == d.frags[src].Len {
+				src, at = src+1, 0
+			}
+		}
+		clear(dst)
+	}
+	d.spare, d.frags = d.frags, rest
+	if w&flatten != 0 {
+		q.count[TxLinearised]++
+	}
+	if want != d.packet.Len {
+		q.count[TxPads]++
+		d.packet.Len = want
+	}
+}
+
+// split divides fragments that one descriptor cannot carry.
+func (q *txQueue) split(r *txRules) {
+	d := &q.draft
+	rest := d.spare[:0]
+	for _, f := range d.frags {
+		for f.Len > r.maxFragLen {
+			rest = append(rest, framework.Fragment{Buffer: f.Buffer, Offset: f.Offset, Len: r.maxFragLen})
+			f.Offset += r.maxFragLen
+			f.Len -= r.maxFragLen
+		}
+		rest = append(rest, f)
+	}
+	d.spare, d.frags = d.frags, rest
+	q.count[TxSplits]++
+}
+
+// cutter segments one packet in software. It keeps its place when the stage is
+// full or buffers run out.
+type cutter struct {
+	active    bool
+	segmenter gso.Segmenter
+	packet    framework.Packet // the headers' description, for each segment
+	frags     []framework.Fragment
+	bufs      []framework.Buffer // come back with the last segment
+	bytes     [][]byte
+	refs      []gso.Ref
+	left      int
+	need      int // own buffers that a segment can take
+}
+
+// cutBegin starts with the draft. There are buffers for its headers and for a
+// segment.
+func (q *txQueue) cutBegin(r *txRules) bool {
+	d, c := &q.draft, &q.cut
+	if d.frags[0].Len < uint32(d.packet.HeaderLen) {
+		q.pull(uint32(d.packet.HeaderLen))
+		q.count[TxPullups]++
+	}
+	params, err := gso.Parse(q.buffers.Bytes(d.frags[0])[:d.packet.HeaderLen])
+	if err == nil && params.HeaderLen == d.packet.HeaderLen {
+		params.SegmentSize = d.packet.SegmentSize
+		params.FixedID = d.packet.Flags&framework.IPIDFixed != 0
+		params.CopyCWR = d.packet.Flags&framework.CWRCopied != 0
+		if r.features.Has(framework.TxChecksum) {
+			params.Checksum = gso.ChecksumPartial
+		}
+		c.frags = append(c.frags[:0], d.frags...)
+		c.bytes = append(c.bytes[:0], d.views(q.buffers)...)
+		err = c.segmenter.Reset(c.bytes, params)
+	}
+	if err != nil || params.HeaderLen != d.packet.HeaderLen {
+		q.count[TxDropMalformed]++
+		for _, b := range d.bufs {
+			q.release(b)
+		}
+		q.next++
+		return true
+	}
+	c.packet = d.packet
+	c.packet.Flags &^= framework.Segment | framework.ChecksumPartial
+	c.packet.ChecksumStart = params.L4Offset
+	if params.Checksum == gso.ChecksumPartial {
+		c.packet.Flags |= framework.ChecksumPartial
+	}
+	c.packet.Segments, c.packet.SegmentSize = 0, 0
+	c.bufs = append(c.bufs[:0], d.bufs...)
+	c.left = c.segmenter.Segments()
+	c.need = 2 + q.pieces(uint32(d.packet.HeaderLen)+uint32(d.packet.SegmentSize)+tagLen, r)
+	c.active = true
+	q.count[TxTSOChopped]++
+	return q.cutMore(r)
+}
+
+// cutMore makes segments until the packet is done, the stage is full or buffers
+// are missing; false says the last.
+func (q *txQueue) cutMore(r *txRules) bool {
+	c := &q.cut
+	for c.left > 0 {
+		if !q.stage.room() {
+			return true
+		}
+		if len(q.own.free) < c.need {
+			return false
+		}
+		q.cutOne(r)
+	}
+	c.active = false
+	q.next++
+	return true
+}
+
+// cutOne makes the next segment.
+func (q *txQueue) cutOne(r *txRules) {
+	c, d := &q.cut, &q.draft
+	head := framework.Fragment{Buffer: q.own.get(), Offset: headroom, Len: uint32(c.packet.HeaderLen)}
+	c.refs, _ = c.segmenter.Next(q.buffers.Bytes(head), c.refs[:0])
+	c.left--
+	d.packet = c.packet
+	d.packet.Len = head.Len
+	d.frags = append(d.frags[:0], head)
+	d.bufs = append(d.bufs[:0], head.Buffer)
+	for _, ref := range c.refs {
+		f := c.frags[ref.Fragment]
+		f.Offset += uint32(ref.Offset)
+		f.Len = uint32(ref.Len)
+		d.packet.Len += f.Len
+		d.frags = append(d.frags, f)
+	}
+	if c.left == 0 {
+		d.bufs = append(d.bufs, c.bufs...)
+	}
+	q.apply(q.segmentWork(r), r)
+	if c.left == 0 {
+		q.commit(tail)
+	} else {
+		q.commit(segment)
+	}
+	q.count[TxTSOChoppedSegments]++
+}
+
+// segmentWork is what is still to be done to a segment.
+func (q *txQueue) segmentWork(r *txRules) work {
+	d := &q.draft
+	var w work
+	if d.packet.Flags&framework.VLANTag != 0 && !r.features.Has(framework.VLANInsert) {
+		w |= tag
+	}
+	if d.packet.Flags&framework.ChecksumPartial != 0 && !r.features.Has(framework.TxChecksum) {
+		w |= sum
+	}
+	if d.packet.Len < r.minFrame {
+		w |= pad
+	}
+	frags := 0
+	for _, f := range d.frags {
+		n := int((f.Len + r.maxFragLen - 1) / r.maxFragLen)
+		frags += n
+		if n > 1 {
+			w |= split
+		}
+	}
+	if frags > r.maxFrags {
+		w |= flatten
+	}
+	return w
+}
+
+// abandon drops what is left of a packet that is being cut; q.next is past it
+// afterwards.
+func (c *cutter) abandon(q *txQueue) {
+	if !c.active {
+		return
+	}
+	for _, b := range c.bufs {
+		q.release(b)
+	}
+	c.active = false
+	q.next++
+}

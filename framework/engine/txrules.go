@@ -1,0 +1,191 @@
+package engine
+
+import "nicd/framework"
+
+// ringShare is the part of a ring that one packet may use: a packet that needs
+// more has to be copied or cut, or it could wait for ever for a ring that is
+// never empty enough (iflib's MAX_SINGLE_PACKET_FRACTION).
+const ringShare = 12
+
+// linkHeader is what a frame may have in front of the MTU's bytes: Ethernet and
+// two VLAN tags.
+const linkHeader = 14 + 8
+
+// tcpChecksumOffset is where TCP's checksum is in its header, udpChecksumOffset
+// where UDP's is.
+const (
+	tcpChecksumOffset = 16
+	udpChecksumOffset = 6
+)
+
+// txRules is what a transmit queue's packets must keep to. It is immutable; a
+// change of features or quirks makes another.
+type txRules struct {
+	features    framework.Features
+	maxLen      uint32 // of a packet that is not to be segmented
+	maxTSOLen   uint32
+	maxFrags    int
+	maxTSOFrags int
+	maxFragLen  uint32
+	minFrame    uint32
+	contiguous  bool
+	bellDelay   int64 // nanoseconds
+	requestEach int   // descriptors after which a completion is asked for
+}
+
+func newTxRules(info *framework.Info, p *Plan, quirks *framework.QuirkSet) *txRules {
+	share := max(p.TxDescriptors/ringShare, 1)
+	r := &txRules{
+		features:    p.Features,
+		maxLen:      uint32(p.MTU + linkHeader),
+		maxTSOLen:   orMax(info.MaxTSOLen, framework.MaxPacketLen),
+		maxFrags:    min(int(orMax(info.MaxTxFragments, framework.MaxFragments)), share, framework.MaxFragments),
+		maxFragLen:  orMax(info.MaxTxFragmentLen, framework.MaxPacketLen),
+		minFrame:    uint32(framework.MinFrameQuirk.Get(quirks)),
+		contiguous:  framework.ContiguousHeadersQuirk.Get(quirks),
+		bellDelay:   int64(framework.BellDelayQuirk.Get(quirks)) * 1000,
+		requestEach: max(p.TxDescriptors/8, 1),
+	}
+	r.maxTSOFrags = r.maxFrags
+	if info.MaxTSOFragments > 0 {
+		r.maxTSOFrags = min(info.MaxTSOFragments, share, framework.MaxFragments)
+	}
+	return r
+}
+
+func orMax(n, most int) uint32 {
+	if n <= 0 {
+		return uint32(most)
+	}
+	return uint32(n)
+}
+
+// work is what has to be done to a packet before the device can send it.
+type work uint16
+
+const (
+	cut     work = 1 << iota // segment in software
+	tag                      // insert the VLAN tag
+	sum                      // compute the checksum
+	gather                   // headers into the first fragment
+	pad                      // to the minimum length
+	split                    // fragments longer than a descriptor carries
+	flatten                  // too many fragments
+	seed                     // checksum field without length, for the device's TSO
+	unmark                   // one segment only: no segmentation
+
+	nothing work = 0
+)
+
+// check says why a packet makes no sense, or what has to be done to it.
+func (r *txRules) check(b *framework.Batch, p *framework.Packet, buffers *framework.Buffers) (work, framework.DropReason) {
+	end := uint64(p.First) + uint64(p.Frags)
+	if p.Frags == 0 || p.Frags > framework.MaxFragments || end > uint64(len(b.Frags)) {
+		return 0, framework.DropTxMalformed
+	}
+	total, longest := uint64(0), uint32(0)
+	for i := p.First; i < uint32(end); i++ {
+		f := b.Frags[i]
+		if f.Len == 0 || !buffers.Valid(f) {
+			return 0, framework.DropTxMalformed
+		}
+		total += uint64(f.Len)
+		longest = max(longest, f.Len)
+	}
+	if total != uint64(p.Len) || total < 14 || total > framework.MaxPacketLen {
+		return 0, framework.DropTxMalformed
+	}
+	if p.Flags&(framework.Segment|framework.ChecksumPartial|framework.VLANTag) == 0 &&
+		int(p.Frags) <= r.maxFrags && longest <= r.maxFragLen && p.Len >= r.minFrame && p.Len <= r.maxLen {
+		return nothing, framework.NoDrop
+	}
+	return r.checkMarked(p, b.Frags[p.First].Len, int(p.Frags), longest)
+}
+
+// checkMarked is check for a packet that is not the ordinary one.
+func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, longest uint32) (work, framework.DropReason) {
+	var w work
+	limit := r.maxFrags
+	if p.Flags&framework.ChecksumPartial != 0 {
+		if uint32(p.ChecksumStart)+uint32(p.ChecksumOffset)+2 > p.Len || p.ChecksumStart < 14 {
+			return 0, framework.DropTxMalformed
+		}
+	}
+	if p.Flags&framework.Segment != 0 {
+		var reason framework.DropReason
+		if w, reason = r.checkSegment(p); reason != framework.NoDrop {
+			return 0, reason
+		}
+		if w&seed != 0 {
+			limit = r.maxTSOFrags
+		}
+	}
+	if w&(cut|seed) == 0 && p.Len > r.maxLen {
+		return 0, framework.DropTxTooLong
+	}
+	if p.Flags&framework.VLANTag != 0 && !r.features.Has(framework.VLANInsert) {
+		w |= tag
+		frags++ // the tag and the addresses may need a fragment of their own
+	}
+	if p.Flags&framework.ChecksumPartial != 0 && w&(cut|seed) == 0 && !r.features.Has(framework.TxChecksum) {
+		w |= sum
+	}
+	if w&cut != 0 {
+		return w, framework.NoDrop
+	}
+	if r.contiguous && w&sum == 0 && p.Flags&framework.ChecksumPartial != 0 && first < headerLen(p) {
+		w |= gather
+		frags++
+	}
+	if p.Len < r.minFrame {
+		w |= pad
+	}
+	if longest > r.maxFragLen {
+		w |= split
+		frags += int(p.Len / r.maxFragLen)
+	}
+	if frags > limit {
+		if w&seed != 0 {
+			return w&^(seed|gather|split) | cut, framework.NoDrop
+		}
+		w |= flatten
+	}
+	return w, framework.NoDrop
+}
+
+// checkSegment says how a packet with Segment is cut.
+func (r *txRules) checkSegment(p *framework.Packet) (work, framework.DropReason) {
+	const shortest = 14 + 20 + 20
+	start := uint32(p.ChecksumStart)
+	if p.SegmentSize == 0 || p.HeaderLen < shortest || uint32(p.HeaderLen) > p.Len ||
+		p.Flags&framework.ChecksumPartial == 0 || p.Flags&(framework.IPv4|framework.IPv6) == 0 ||
+		p.ChecksumOffset != tcpChecksumOffset || start+20 > uint32(p.HeaderLen) {
+		return 0, framework.DropTxMalformed
+	}
+	if uint32(p.HeaderLen)+uint32(p.SegmentSize) > r.maxLen {
+		return 0, framework.DropTxTooLong // the segments would not fit either
+	}
+	if p.Len-uint32(p.HeaderLen) <= uint32(p.SegmentSize) {
+		return unmark, framework.NoDrop
+	}
+	feature := framework.TSO4
+	if p.Flags&framework.IPv6 != 0 {
+		feature = framework.TSO6
+	}
+	if !r.features.Has(feature) || p.Len > r.maxTSOLen {
+		return cut, framework.NoDrop
+	}
+	return seed, framework.NoDrop
+}
+
+// headerLen is how many bytes of headers a packet with an offload has.
+func headerLen(p *framework.Packet) uint32 {
+	if p.HeaderLen != 0 {
+		return min(uint32(p.HeaderLen), p.Len)
+	}
+	n := uint32(p.ChecksumStart) + 20
+	if p.ChecksumOffset == udpChecksumOffset {
+		n = uint32(p.ChecksumStart) + 8
+	}
+	return min(n, p.Len)
+}
