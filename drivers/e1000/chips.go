@@ -1,0 +1,47 @@
+package e1000
+
+import "nicd/framework"
+
+// chip is what differs between the parts that this driver knows, apart from
+// quirks.
+type chip struct {
+	id       uint16
+	name     string
+	queues   int  // of each kind
+	msix     bool // and with it IVAR, EIAC and EITR
+	extended bool // receive descriptors, and RFCTL to ask for them
+	express  bool // PCI Express: quirks of its own, no I/O reset
+	eerdDone uint32
+	eerdAddr int // shift of the address in regEERD
+	// longest is the most bytes that one transmit descriptor takes.
+	longest int
+}
+
+const vendorIntel = 0x8086
+
+var chips = []chip{
+	{id: 0x100E, name: "82540EM", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
+	{id: 0x100F, name: "82545EM", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
+	{id: 0x100C, name: "82544GC", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
+	{id: 0x10D3, name: "82574L", queues: 2, msix: true, extended: true, express: true,
+		eerdDone: 1 << 1, eerdAddr: 2, longest: 8192},
+}
+
+func chipOf(vendor, id uint16) *chip {
+	if vendor != vendorIntel {
+		return nil
+	}
+	for i := range chips {
+		if chips[i].id == id {
+			return &chips[i]
+		}
+	}
+	return nil
+}
+
+func ids() (ids []framework.DeviceID) {
+	for _, c := range chips {
+		ids = append(ids, framework.DeviceID{Vendor: vendorIntel, Device: c.id, Name: "Intel " + c.name})
+	}
+	return ids
+}

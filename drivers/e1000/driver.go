@@ -1,0 +1,169 @@
+// Package e1000 drives Intel's gigabit controllers of the 8254x family (82540EM,
+// 82545EM, 82544GC) and the 82574L, the parts that hypervisors emulate most.
+//
+// What lives here is the devices: which parts there are (chips.go), their
+// registers, reset, EEPROM and PHY (hardware.go), descriptors (rx.go, tx.go),
+// interrupts, filters, statistics and quirks. Everything else is the framework's.
+//
+// The sources are the 8254x Software Developer's Manual and the 82574 datasheet;
+// what was learned in the field is in quirks.go and at the places that cope.
+//
+// The frame check sequence is always stripped by the device. So no driver code
+// sees it, nor the emulation (QEMU 7.2.22, 10.1.3) that puts it into a
+// descriptor of its own.
+package e1000
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/rs/zerolog"
+
+	"nicd/bus"
+	"nicd/framework"
+)
+
+const (
+	driverName    = "e1000"
+	driverVersion = "1"
+
+	minRing      = 64
+	maxRing      = 4096
+	ringMultiple = 8 // the length register counts 128 bytes
+	defaultRing  = 512
+	minMTU       = 46
+	maxMTU       = 9000
+)
+
+// New returns the driver.
+func New() framework.Driver { return driver{} }
+
+type driver struct{}
+
+func (driver) Describe() framework.Description {
+	return framework.Description{Name: driverName, Version: driverVersion, IDs: ids(), Quirks: quirks()}
+}
+
+// device is an attached NIC. Its control methods are serialised by the framework;
+// what the data path and interrupts look at is atomic or fixed at Start.
+type device struct {
+	hardware
+	dma    framework.DMA
+	quirks *framework.QuirkSet
+	log    zerolog.Logger
+	mac    framework.MAC // permanent
+	last   framework.Link
+	run    *run // nil while stopped
+}
+
+// Attach resets the device and reads its EEPROM.
+func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
+	info := dev.Info()
+	chip := chipOf(info.Vendor, info.Device)
+	if chip == nil {
+		return nil, fmt.Errorf("e1000: %w: %04x:%04x", framework.ErrNotOurs, info.Vendor, info.Device)
+	}
+	bar, err := dev.Region(bus.BAR0)
+	if err != nil {
+		return nil, fmt.Errorf("e1000: BAR0: %w", err)
+	}
+	d := &device{
+		hardware: hardware{bus: dev, chip: chip, bar: bar},
+		dma:      env.DMA, quirks: env.Quirks, log: env.Log,
+	}
+	if err := d.restart(ctx); err != nil {
+		return nil, err
+	}
+	if d.mac, err = d.permanentMAC(); err != nil {
+		return nil, err
+	}
+	if err := d.wakePHY(); err != nil {
+		return nil, err
+	}
+	d.log.Debug().Str("chip", chip.name).Stringer("mac", d.mac).Msg("attached")
+	return d, nil
+}
+
+// restart brings the device into its power-on state, the way it wants that.
+func (d *device) restart(ctx context.Context) error {
+	if err := bus.EnableMaster(d.bus); err != nil {
+		return fmt.Errorf("e1000: %w", err)
+	}
+	how := framework.ResetMethodQuirk.Get(d.quirks)
+	if err := d.reset(how); err != nil || how != framework.ResetByBus {
+		return err
+	}
+	if err := d.bus.Reset(ctx); err != nil {
+		return fmt.Errorf("e1000: %w", err)
+	}
+	return bus.EnableMaster(d.bus)
+}
+
+// Info describes the device.
+func (d *device) Info() framework.Info {
+	features := framework.AllFeatures &^ framework.LRO
+	if !d.chip.extended {
+		features &^= framework.RSSHash
+	}
+	rule := framework.RingRule{Min: minRing, Max: maxRing, Multiple: ringMultiple, Default: defaultRing}
+	return framework.Info{
+		Model:            d.chip.name,
+		Revision:         int(d.bus.Info().Revision),
+		MAC:              d.mac,
+		MaxRxQueues:      d.chip.queues,
+		MaxTxQueues:      d.chip.queues,
+		RxRing:           rule,
+		TxRing:           rule,
+		RxRings:          1,
+		MinMTU:           minMTU,
+		MaxMTU:           maxMTU,
+		Features:         features,
+		MaxTxFragments:   framework.MaxFragments,
+		MaxTSOLen:        framework.MaxPacketLen,
+		MaxTxFragmentLen: d.chip.longest,
+		MaxRxFragments:   framework.MaxFragments,
+		Interrupts:       d.interrupts(),
+		MaxUnicast:       numRAR - 1,
+		MaxMulticast:     maxMulticast,
+		Counters:         counterInfos(),
+	}
+}
+
+// interrupts are the kinds that the part and the bus have, best first.
+func (d *device) interrupts() (choices []framework.InterruptChoice) {
+	vectors := d.bus.Info().Vectors
+	for _, c := range [...]struct {
+		kind bus.InterruptKind
+		max  int
+	}{{bus.MSIX, maxVectors}, {bus.MSI, 1}, {bus.INTx, 1}} {
+		n := min(vectors[c.kind], c.max)
+		if n > 0 && (c.kind != bus.MSIX || d.chip.msix) {
+			choices = append(choices, framework.InterruptChoice{Kind: c.kind, Vectors: n})
+		}
+	}
+	return choices
+}
+
+// Detach leaves the device reset.
+func (d *device) Detach() error {
+	if d.gone() {
+		return nil
+	}
+	return d.restart(context.Background())
+}
+
+// Link reads the status register.
+func (d *device) Link() (framework.Link, error) { return d.link() }
+
+// Admin looks whether the device is still there and what its link does.
+func (d *device) Admin() (e framework.Events) {
+	link, err := d.link()
+	if err != nil {
+		return framework.Events{Gone: true, Reason: "device does not answer"}
+	}
+	was := d.last
+	d.last = link
+	was.Paused = link.Paused // comes and goes with every pause frame
+	e.LinkChanged = link != was
+	return e
+}

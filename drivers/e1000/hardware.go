@@ -1,0 +1,160 @@
+package e1000
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"nicd/bus"
+	"nicd/framework"
+)
+
+// hardware is a part as the driver reaches it: registers, reset, EEPROM, PHY.
+type hardware struct {
+	bus  bus.Device
+	chip *chip
+	bar  bus.Region
+}
+
+func (h *hardware) read(reg uint32) uint32  { return h.bar.Read32(reg) }
+func (h *hardware) write(reg, v uint32)     { h.bar.Write32(reg, v) }
+func (h *hardware) set(reg, bits uint32)    { h.write(reg, h.read(reg)|bits) }
+func (h *hardware) clear(reg, bits uint32)  { h.write(reg, h.read(reg)&^bits) }
+func (h *hardware) gone() bool              { return h.read(regSTATUS) == bus.Gone }
+func queueReg(reg uint32, queue int) uint32 { return reg + queueStride*uint32(queue) }
+func (h *hardware) fail(what string) error {
+	if h.gone() {
+		return fmt.Errorf("e1000: %s: %w", what, bus.ErrGone)
+	}
+	return fmt.Errorf("e1000: %w: %s", framework.ErrDevice, what)
+}
+
+// Registers are polled this often and for this long, which is ten times what any
+// of them takes.
+const (
+	pollEvery = 20 * time.Microsecond
+	pollLimit = 100 * time.Millisecond
+)
+
+// poll waits until the bits of reg that are in mask equal want.
+func (h *hardware) poll(reg, mask, want uint32) (value uint32, ok bool) {
+	for end := time.Now().Add(pollLimit); ; time.Sleep(pollEvery) {
+		if value = h.read(reg); value != bus.Gone && value&mask == want {
+			return value, true
+		}
+		if value == bus.Gone || time.Now().After(end) {
+			return value, false
+		}
+	}
+}
+
+// reset brings the MAC into its power-on state with no DMA in flight. There are
+// devices on which the reset bit does nothing (QEMU before 8.0), so receive and
+// transmit are stopped in any case; but an 82574 on which it works must never see
+// RCTL.EN go from one to zero (FreeBSD, Linux: FLAG2_NO_DISABLE_RX).
+func (h *hardware) reset(how framework.ResetMethod) error {
+	h.write(regIMC, intAll)
+	h.clear(regTCTL, tctlEN)
+	if h.chip.express {
+		h.set(regCTRL, ctrlGIODisable)
+		h.poll(regSTATUS, statusGIOMaster, 0)
+	} else {
+		h.clear(regRCTL, rctlEN)
+	}
+	switch how {
+	case framework.ResetByIORegister:
+		h.writeThroughIO(regCTRL, h.read(regCTRL)|ctrlRST)
+	default:
+		h.set(regCTRL, ctrlRST)
+	}
+	if _, ok := h.poll(regCTRL, ctrlRST, 0); !ok {
+		return h.fail("reset does not end")
+	}
+	if h.read(regRCTL)&rctlEN != 0 {
+		h.clear(regRCTL, rctlEN)
+	}
+	h.clear(regCTRL, ctrlGIODisable)
+	h.write(regIMC, intAll)
+	h.read(regICR)
+	return nil
+}
+
+// writeThroughIO writes a register through the window in the I/O BAR, or as usual
+// if the bus does not reach that.
+func (h *hardware) writeThroughIO(reg, v uint32) {
+	for i := bus.BAR1; i <= bus.BAR5; i++ {
+		if low, err := h.bus.ReadConfig(0x10+4*i, 4); err != nil || low&1 == 0 {
+			continue
+		}
+		if io, err := h.bus.Region(i); err == nil {
+			io.Write32(ioAddr, reg)
+			io.Write32(ioData, v)
+			return
+		}
+	}
+	h.write(reg, v)
+}
+
+// nvm reads a word of the EEPROM.
+func (h *hardware) nvm(word uint32) (uint16, error) {
+	h.write(regEERD, eerdStart|word<<h.chip.eerdAddr)
+	v, ok := h.poll(regEERD, h.chip.eerdDone, h.chip.eerdDone)
+	if !ok {
+		return 0, h.fail("EEPROM does not answer")
+	}
+	return uint16(v >> eerdDataShift), nil
+}
+
+// permanentMAC reads the address from the EEPROM, whose sum has to be right.
+func (h *hardware) permanentMAC() (mac framework.MAC, err error) {
+	var sum uint16
+	for i := range uint32(nvmWords) {
+		w, err := h.nvm(i)
+		if err != nil {
+			return mac, err
+		}
+		if i < 3 {
+			binary.LittleEndian.PutUint16(mac[2*i:], w)
+		}
+		sum += w
+	}
+	if sum != nvmSum {
+		return mac, h.fail(fmt.Sprintf("EEPROM sum is %#x, not %#x", sum, nvmSum))
+	}
+	return mac, nil
+}
+
+// phy reads or writes a register of the PHY.
+func (h *hardware) phy(op, reg, v uint32) (uint16, error) {
+	h.write(regMDIC, op|mdicPHY|reg<<mdicRegShift|v)
+	got, ok := h.poll(regMDIC, mdicReady, mdicReady)
+	if !ok || got&mdicError != 0 {
+		return 0, h.fail(fmt.Sprintf("PHY register %d", reg))
+	}
+	return uint16(got), nil
+}
+
+// wakePHY makes the PHY negotiate, if someone has left it otherwise.
+func (h *hardware) wakePHY() error {
+	control, err := h.phy(mdicRead, phyControl, 0)
+	if err != nil || control&phyAutoneg != 0 && control&phyPowerDown == 0 {
+		return err
+	}
+	control = control&^phyPowerDown | phyAutoneg | phyRestart
+	_, err = h.phy(mdicWrite, phyControl, uint32(control))
+	return err
+}
+
+// link reads the link's state.
+func (h *hardware) link() (framework.Link, error) {
+	s := h.read(regSTATUS)
+	if s == bus.Gone {
+		return framework.Link{}, h.fail("status")
+	}
+	return framework.Link{
+		Up:         s&statusLU != 0,
+		Mbps:       [...]int{10, 100, 1000, 1000}[s>>statusSpeedShift&statusSpeedMask],
+		FullDuplex: s&statusFD != 0,
+		Paused:     s&statusTXOFF != 0,
+	}, nil
+}

@@ -1,0 +1,346 @@
+package e1000
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+
+	"nicd/bus"
+	"nicd/framework"
+	"nicd/framework/ring"
+)
+
+const (
+	descSize  = 16
+	ringAlign = 128
+)
+
+// run is what a device has from Start to Stop.
+type run struct {
+	cfg     framework.Config
+	rx      []*rxQueue
+	tx      []*txQueue
+	vectors []vector
+	rctl    uint32
+	totals  []uint64 // of the statistics registers
+}
+
+// Start resets the device and sets it up from nothing. Receive is enabled last.
+func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
+	r := &run{cfg: cfg, vectors: newVectors(&cfg.Interrupts), totals: make([]uint64, len(counters))}
+	size, err := bufferSize(cfg.Buffers.Size)
+	if err != nil {
+		return framework.Queues{}, err
+	}
+	if err := d.restart(context.Background()); err != nil {
+		return framework.Queues{}, err
+	}
+	d.bringLinkUp(cfg.Features)
+	if err := d.startTx(r); err != nil {
+		return framework.Queues{}, fmt.Errorf("e1000: %w", err)
+	}
+	if err := d.startRx(r, size); err != nil {
+		return framework.Queues{}, fmt.Errorf("e1000: %w", err)
+	}
+	d.run = r
+	d.route(&cfg.Interrupts)
+	d.addStats(nil) // clears them
+	r.rctl = rctlEN | rctlBAM | rctlSECRC | sizeBits(size)
+	if cfg.MTU > standardMTU {
+		r.rctl |= rctlLPE
+	}
+	d.applyFilters()
+	if d.gone() {
+		d.run = nil
+		return framework.Queues{}, d.fail("start")
+	}
+	return r.queues(), nil
+}
+
+const standardMTU = 1500
+
+// bringLinkUp lets the MAC follow what the PHY has negotiated, and says whether
+// it handles VLAN tags: there is one bit for both directions, so that who has
+// tags inserted gets received ones stripped.
+func (d *device) bringLinkUp(f framework.Features) {
+	if d.chip.express {
+		// ASPM L0s loses packets (DPDK e1000_82571.c).
+		d.set(regGCR, gcrL1Active)
+		d.set(regGCR2, gcr2NoL0s)
+	}
+	d.set(regCTRLEXT, ctrlExtDriverLoaded)
+	ctrl := d.read(regCTRL)&^(ctrlFRCSPD|ctrlFRCDPX|ctrlVME) | ctrlSLU | ctrlASDE
+	if f&(framework.VLANStrip|framework.VLANInsert) != 0 {
+		ctrl |= ctrlVME
+	}
+	d.write(regCTRL, ctrl)
+}
+
+// bufferSizes are those that the device knows, with their bits in RCTL.
+var bufferSizes = [...]struct{ size, bits uint32 }{
+	{16384, 1<<rctlSizeShift | rctlBSEX},
+	{8192, 2<<rctlSizeShift | rctlBSEX},
+	{4096, 3<<rctlSizeShift | rctlBSEX},
+	{2048, 0}, {1024, 1 << rctlSizeShift}, {512, 2 << rctlSizeShift}, {256, 3 << rctlSizeShift},
+}
+
+// bufferSize is the largest size the device knows that fits n bytes. RCTL.FLXBUF
+// would be finer, but VMware's emulation ignores it (DPDK em_rxtx.c).
+func bufferSize(n uint32) (uint32, error) {
+	for _, b := range bufferSizes {
+		if b.size <= n {
+			return b.size, nil
+		}
+	}
+	return 0, fmt.Errorf("e1000: %w: receive buffers of %d bytes", framework.ErrUnsupported, n)
+}
+
+func sizeBits(size uint32) uint32 {
+	for _, b := range bufferSizes {
+		if b.size == size {
+			return b.bits
+		}
+	}
+	return 0
+}
+
+func (d *device) startTx(r *run) error {
+	for i := range r.cfg.TxQueues {
+		q, err := d.newTxQueue(r, i)
+		if err != nil {
+			return fmt.Errorf("transmit queue %d: %w", i, err)
+		}
+		r.tx = append(r.tx, q)
+	}
+	if d.chip.express && r.cfg.TxQueues > 1 {
+		d.set(regTARC, tarcCompensate|tarcMultiQueue|tarcErrata)
+		d.set(queueReg(regTARC, 1), tarcCompensate|tarcMultiQueue)
+	}
+	d.write(regTIPG, tipgCopper)
+	tctl := uint32(tctlEN | tctlPSP | tctlCollision | tctlRTLC)
+	if d.chip.express {
+		tctl |= tctlMULR
+	}
+	d.write(regTCTL, tctl)
+	return nil
+}
+
+func (d *device) newTxQueue(r *run, index int) (*txQueue, error) {
+	n := r.cfg.TxDescriptors
+	mem, err := d.dma.Alloc(n*descSize, ringAlign)
+	if err != nil {
+		return nil, err
+	}
+	desc, err := ring.NewDone[txDesc](mem.Bytes, n, txOwner)
+	if err != nil {
+		return nil, err
+	}
+	d.writeRing(queueReg(regTDBAL, index), mem.Addr, n)
+	control := uint32(txdctlGran | txdctlWrite1)
+	if d.chip.express {
+		control |= txdctlReserved
+	}
+	d.write(queueReg(regTXDCTL, index), control)
+	longest := d.chip.longest
+	if limit := framework.MaxDescriptorBytesQuirk.Get(d.quirks); limit > 0 {
+		longest = min(longest, limit)
+	}
+	return &txQueue{
+		ring:        desc,
+		flight:      ring.NewFlight(n),
+		buffers:     r.cfg.Buffers,
+		bar:         d.bar,
+		tail:        queueReg(regTDT, index),
+		longest:     uint32(longest),
+		burst:       uint32(TSOBurstQuirk.Get(d.quirks)),
+		sentinel:    framework.TxSentinelQuirk.Get(d.quirks),
+		contextEach: ContextQuirk.Get(d.quirks),
+	}, nil
+}
+
+// writeRing tells the device where a ring of n descriptors is, whose registers
+// begin with its base at reg. It is empty.
+func (d *device) writeRing(reg uint32, addr uint64, n int) {
+	d.write(reg, uint32(addr))
+	d.write(reg+regRDBAH-regRDBAL, uint32(addr>>32))
+	d.write(reg+regRDLEN-regRDBAL, uint32(n*descSize))
+	d.write(reg+regRDH-regRDBAL, 0)
+	d.write(reg+regRDT-regRDBAL, 0)
+}
+
+func (d *device) startRx(r *run, size uint32) error {
+	for i := range r.cfg.RxQueues {
+		q, err := d.newRxQueue(r, i, size)
+		if err != nil {
+			return fmt.Errorf("receive queue %d: %w", i, err)
+		}
+		r.rx = append(r.rx, q)
+	}
+	// No delays: they are known to hang receive, and throttling does as well.
+	d.write(regRDTR, 0)
+	d.write(regRADV, 0)
+	if d.chip.extended {
+		d.write(regRFCTL, rfctlExtended|rfctlNoACK)
+	}
+	if r.hashes() {
+		d.writeRSS(&r.cfg.RSS)
+		d.write(regMRQC, mrqcRSS)
+	}
+	d.writeRxChecksum(r)
+	return nil
+}
+
+// hashes tells whether received packets are spread over two queues.
+func (r *run) hashes() bool { return r.cfg.RxQueues > 1 && r.cfg.Features.Has(framework.RSSHash) }
+
+func (d *device) writeRxChecksum(r *run) {
+	var bits uint32
+	if r.cfg.Features.Has(framework.RxChecksum) {
+		bits |= rxcsumIP | rxcsumTCPUDP
+	}
+	if r.hashes() {
+		bits |= rxcsumHash
+	}
+	d.write(regRXCSUM, bits)
+}
+
+func (d *device) writeRSS(rss *framework.RSS) {
+	for i := 0; i < len(rss.Key); i += 4 {
+		d.write(regRSSRK+uint32(i), binary.LittleEndian.Uint32(rss.Key[i:]))
+	}
+	for i := 0; i < len(rss.Indirection); i += 4 {
+		var four uint32
+		for j := range 4 {
+			four |= uint32(rss.Indirection[i+j]) << retaBit << (8 * j)
+		}
+		d.write(regRETA+uint32(i), four)
+	}
+}
+
+func (d *device) newRxQueue(r *run, index int, size uint32) (*rxQueue, error) {
+	n := r.cfg.RxDescriptors
+	mem, err := d.dma.Alloc(n*descSize, ringAlign)
+	if err != nil {
+		return nil, err
+	}
+	owner := legacyOwner
+	if d.chip.extended {
+		owner = extendedOwner
+	}
+	desc, err := ring.NewDone[rxDesc](mem.Bytes, n, owner)
+	if err != nil {
+		return nil, err
+	}
+	d.writeRing(queueReg(regRDBAL, index), mem.Addr, n)
+	return &rxQueue{
+		ring:     desc,
+		slots:    ring.NewSlots(n, framework.NoBuffer),
+		buffers:  r.cfg.Buffers,
+		bar:      d.bar,
+		tail:     queueReg(regRDT, index),
+		size:     size,
+		extended: d.chip.extended,
+		hashes:   r.hashes(),
+	}, nil
+}
+
+func (r *run) queues() (qs framework.Queues) {
+	for _, q := range r.rx {
+		qs.Rx = append(qs.Rx, q)
+	}
+	for _, q := range r.tx {
+		qs.Tx = append(qs.Tx, q)
+	}
+	return qs
+}
+
+// Stop resets the device, which ends DMA. One that is gone does none.
+func (d *device) Stop(ctx context.Context) error {
+	if d.run == nil {
+		return nil
+	}
+	d.run = nil
+	if d.gone() {
+		return nil
+	}
+	return d.restart(ctx)
+}
+
+// check tells whether the device can run with s.
+func (d *device) check(s *framework.Settings) error {
+	if extra := s.Features &^ d.Info().Features; extra != 0 {
+		return fmt.Errorf("e1000: %w: %v", framework.ErrUnsupported, extra)
+	}
+	if s.MTU < minMTU || s.MTU > maxMTU {
+		return fmt.Errorf("e1000: %w: MTU %d is not within %d to %d", framework.ErrUnsupported, s.MTU, minMTU, maxMTU)
+	}
+	return nil
+}
+
+// Plan: frame size and RSS are set up with the rings.
+func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
+	if err := d.check(&next); err != nil {
+		return framework.Reset, err
+	}
+	now := &d.run.cfg.Settings
+	if next.MTU != now.MTU || next.RSS.Key != now.RSS.Key || (next.Features^now.Features)&framework.RSSHash != 0 {
+		return framework.Reset, nil
+	}
+	return framework.Live, nil
+}
+
+// Apply writes the registers that hold settings.
+func (d *device) Apply(next framework.Settings) error {
+	if err := d.check(&next); err != nil {
+		return err
+	}
+	r := d.run
+	was := r.cfg.Settings
+	r.cfg.Settings = next
+	if next.Features != was.Features {
+		d.bringLinkUp(next.Features)
+		d.writeRxChecksum(r)
+	}
+	if next.RSS.Indirection != was.RSS.Indirection && r.hashes() {
+		d.writeRSS(&next.RSS)
+	}
+	if next.Features != was.Features || next.MAC != was.MAC {
+		d.applyFilters()
+	}
+	return nil
+}
+
+// vectorOf is the vector that a queue interrupts by; one without is served with
+// its partner.
+func vectorOf(own, partner []int, q int) int {
+	for _, v := range [][]int{own, partner} {
+		if q < len(v) && v[q] >= 0 {
+			return v[q]
+		}
+	}
+	return 0
+}
+
+// route says which vector each cause has, and how often one may fire.
+func (d *device) route(plan *framework.VectorPlan) {
+	moderation := uint32(plan.Moderation * 1000 / 256) // in units of 256 ns
+	moderation = min(moderation, 0xFFFF)
+	if plan.Kind != bus.MSIX {
+		d.write(regITR, moderation)
+		return
+	}
+	r := d.run
+	ivar := uint32(ivarEachWrite) | (uint32(plan.AdminVector)|ivarValid)<<ivarOther
+	for q := range r.rx {
+		ivar |= (uint32(vectorOf(plan.RxVector, plan.TxVector, q)) | ivarValid) << (ivarRx + 4*q)
+	}
+	for q := range r.tx {
+		ivar |= (uint32(vectorOf(plan.TxVector, plan.RxVector, q)) | ivarValid) << (ivarTx + 4*q)
+	}
+	d.write(regIVAR, ivar)
+	d.write(regEIAC, intQueues)
+	d.set(regCTRLEXT, ctrlExtClearPBA)
+	for v := range plan.Vectors {
+		d.write(regEITR+4*uint32(v), moderation)
+	}
+}
