@@ -1,3 +1,5 @@
+//go:build !amd64
+
 package checksum
 
 func sumNative(b []byte) uint64 { return sumGeneric(b) }
