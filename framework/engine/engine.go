@@ -62,6 +62,11 @@ type Options struct {
 	Buffers              *framework.Buffers
 	RxBuffers, TxBuffers []BufferRange
 
+	// RxAbove says that the receive buffers are the upper side's at first: those
+	// that are free come with Reclaim, and the port may still have some that an
+	// earlier engine delivered.
+	RxAbove bool
+
 	// Counters is the memory of the counters page, of CountersSize(RxQueues,
 	// TxQueues) bytes, 8-byte aligned; nil is memory of the engine's. The
 	// number of queues in it is that of RxBuffers, and of TxBuffers or
@@ -170,6 +175,9 @@ func New(dev framework.Device, upper Upper, o Options) (*Engine, error) {
 
 func (e *Engine) newRxQueue(q int) *rxQueue {
 	r := newRxQueue(q, e.upper, e.opts.Buffers, e.opts.RxBuffers[q], e.page.rx[q])
+	if e.opts.RxAbove {
+		r.pool.lend()
+	}
 	r.fault = func(v framework.Verdict) { e.reportVerdict(q, v) }
 	return r
 }

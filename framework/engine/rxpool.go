@@ -36,6 +36,14 @@ func newRxPool(r BufferRange) rxPool {
 	return p
 }
 
+// lend leaves all buffers of a new pool above.
+func (p *rxPool) lend() {
+	for i := range p.places {
+		p.places[i] = above
+	}
+	p.free = p.free[:0]
+}
+
 // outstanding is how many buffers are above.
 func (p *rxPool) outstanding() int { return len(p.places) - len(p.free) - p.posted }
 
