@@ -177,6 +177,7 @@ func (d *Device) SetInterrupts(kind bus.InterruptKind, events []*bus.Event) erro
 	}
 	d.table.unmask(len(events))
 	d.host.irq.set(kind, events)
+	d.host.Wake()
 	return nil
 }
 
@@ -234,7 +235,7 @@ func (d *Device) Unplug() {
 	d.worker.Wait()
 	d.host.timer.Stop()
 	d.host.irq.set(bus.INTx, nil)
-	d.model.SetLink(false)
+	d.model.Reset()
 	d.host.unmapAll()
 }
 

@@ -26,6 +26,10 @@ func (f Fault) String() string {
 	return fmt.Sprintf("DMA of %d bytes at %#x: %s", f.Len, f.Addr, why)
 }
 
+// pageSize is what device addresses of mappings are multiples of, as an IOMMU's
+// are; so what is aligned for the device is aligned for atomic access.
+const pageSize = 4096
+
 // mapping is memory that the device may access.
 type mapping struct {
 	memory *bus.Memory
@@ -105,7 +109,7 @@ func (h *Host) setMaster(on bool) {
 
 func (h *Host) mapMemory(m *bus.Memory, base uint64) error {
 	size := uint64(m.Size())
-	if size == 0 || base+size-1 < base {
+	if size == 0 || base%pageSize != 0 || base+size-1 < base {
 		return fmt.Errorf("sim: map %d bytes at %#x: no such range", size, base)
 	}
 	h.lockMemory()

@@ -62,3 +62,22 @@ func (f *Frame) CopyTo(dst []byte, from int) int {
 	}
 	return n
 }
+
+// AppendParts appends n of the frame's bytes from offset from on to parts,
+// without a copy.
+func (f *Frame) AppendParts(parts [][]byte, from, n int) [][]byte {
+	for _, p := range f.Parts {
+		if n <= 0 {
+			break
+		}
+		if from >= len(p) {
+			from -= len(p)
+			continue
+		}
+		p = p[from:min(len(p), from+n)]
+		from = 0
+		n -= len(p)
+		parts = append(parts, p)
+	}
+	return parts
+}

@@ -54,7 +54,8 @@ const maxExtensions = 8
 
 // ParseHeaders reads the headers at the start of a frame of length length, of
 // which b is the first part. It returns false for what is no IP packet or is
-// broken; h then says as much as was found.
+// broken; h then says as much as was found. An IP length of zero, as it is in
+// TSO frames of some senders, stands for all of the frame.
 func ParseHeaders(h *Headers, b []byte, length int) bool {
 	*h = Headers{}
 	if len(b) < EthernetHeaderLen {
@@ -82,6 +83,9 @@ func (h *Headers) ipv4(b []byte, at, length int) bool {
 	}
 	ihl := int(b[at]&15) * 4
 	total := int(binary.BigEndian.Uint16(b[at+2:]))
+	if total == 0 {
+		total = length - at
+	}
 	if ihl < ipv4MinHeaderLen || len(b) < at+ihl || total < ihl || at+total > length {
 		return false
 	}
@@ -100,6 +104,9 @@ func (h *Headers) ipv6(b []byte, at, length int) bool {
 		return false
 	}
 	total := ipv6HeaderLen + int(binary.BigEndian.Uint16(b[at+4:]))
+	if total == ipv6HeaderLen {
+		total = length - at
+	}
 	if at+total > length {
 		return false
 	}
@@ -164,6 +171,20 @@ func (h *Headers) Pseudo(b []byte, length int) uint16 {
 		return sum(s, b[h.IP+8:h.IP+40])
 	}
 	return sum(s, b[h.IP+12:h.IP+20])
+}
+
+// Untag takes the VLAN tag out of b, a frame's headers, for which h holds, and
+// returns the rest of b and the tag control information. h holds for the rest.
+func (h *Headers) Untag(b []byte) (rest []byte, tci uint16) {
+	tci = binary.BigEndian.Uint16(b[14:])
+	copy(b[VLANTagLen:VLANTagLen+12], b[:12])
+	for _, at := range []*int{&h.IP, &h.L4, &h.End, &h.Payload} {
+		if *at != 0 {
+			*at -= VLANTagLen
+		}
+	}
+	h.VLAN = false
+	return b[VLANTagLen:], tci
 }
 
 // HeaderChecksumGood tells whether an IPv4 header's checksum is right; IPv6 has

@@ -114,18 +114,7 @@ func (s *Segmenter) segment(n int, f *Frame, i int, last, fill bool) {
 
 // place makes slot n a frame of hdr and size bytes of f from offset from on.
 func (s *Segmenter) place(n int, f *Frame, hdr []byte, from, size int) {
-	parts := append(s.parts[n][:0], hdr)
-	for left, skip, i := size, from, 0; left > 0; i++ {
-		p := f.Parts[i]
-		if skip >= len(p) {
-			skip -= len(p)
-			continue
-		}
-		p = p[skip:min(len(p), skip+left)]
-		skip = 0
-		left -= len(p)
-		parts = append(parts, p)
-	}
+	parts := f.AppendParts(append(s.parts[n][:0], hdr), from, size)
 	s.parts[n] = parts
 	s.frames[n] = Frame{Parts: parts, Len: len(hdr) + size}
 }
