@@ -16,15 +16,15 @@ const (
 	offMagic      = 0
 	offVersion    = 8
 	offGeneration = 12
-	offOptions    = 16 // six words: the fields of Options in order
-	offSize       = 40
-	headerSize    = 48
+	offOptions    = 16 // seven words: the fields of Options in order
+	offSize       = 48
+	headerSize    = 56
 )
 
 func writeHeader(arena *bus.Memory, l Layout, generation uint32) {
 	b := arena.Bytes()
 	binary.NativeEndian.PutUint32(b[offVersion:], headerVersion)
-	fields := []int{l.Queues, l.RxBuffers, l.TxBuffers, l.BufferSize, l.DMASize, l.CounterSize}
+	fields := []int{l.Queues, l.RxBuffers, l.TxBuffers, l.OwnBuffers, l.BufferSize, l.DMASize, l.CounterSize}
 	for i, v := range fields {
 		binary.NativeEndian.PutUint32(b[offOptions+4*i:], uint32(v))
 	}
@@ -49,8 +49,8 @@ func readHeader(arena *bus.Memory) (Layout, uint32, error) {
 	}
 	field := func(i int) int { return int(binary.NativeEndian.Uint32(h[offOptions+4*i:])) }
 	l, err := Options{
-		Queues: field(0), RxBuffers: field(1), TxBuffers: field(2),
-		BufferSize: field(3), DMASize: field(4), CounterSize: field(5),
+		Queues: field(0), RxBuffers: field(1), TxBuffers: field(2), OwnBuffers: field(3),
+		BufferSize: field(4), DMASize: field(5), CounterSize: field(6),
 	}.Layout()
 	if err != nil {
 		return Layout{}, 0, fmt.Errorf("%w: %w", ErrArena, err)

@@ -121,12 +121,9 @@ func (h *Host) Generation() uint32 { return h.generation }
 // stay the host's and last until the next Reset.
 func (h *Host) Events() Events { return *h.events.Load() }
 
-// Counters are the bytes where the engine counts for a queue. They are an
+// Counters is the page where the engine counts. What stands there is an
 // untrusted process's: numbers to show, not to rely on.
-func (h *Host) Counters(queue int) []byte { return h.layout.Counters(h.arena, queue) }
-
-// DeviceCounters are the bytes where the engine counts for the device.
-func (h *Host) DeviceCounters() []byte { return h.layout.Counters(h.arena, h.layout.Queues) }
+func (h *Host) Counters() []byte { return h.layout.Counters(h.arena) }
 
 // Configure says what Settings and Queues answer from now on.
 func (h *Host) Configure(s framework.Settings, txQueues int) {

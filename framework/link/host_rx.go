@@ -40,7 +40,7 @@ func (q *hostQueue) receive(r Receiver) {
 			idle++
 			runtime.Gosched()
 		case !q.rx.arm():
-			q.stats.sleeps.Add(1)
+			q.counters.sleeps.Add(1)
 			_, _ = wake.Wait(context.Background())
 			idle = 0
 		}
@@ -88,7 +88,7 @@ func (q *hostQueue) deliver(r Receiver) (int, *Violation) {
 	}
 	n := len(b.Packets)
 	if n > 0 {
-		q.stats.delivered.Add(uint64(n))
+		q.counters.delivered.Add(uint64(n))
 		r.Deliver(q.index, b)
 	}
 	if q.rx.release(entries) {

@@ -12,14 +12,13 @@ import (
 //
 // Locks: mu before any queue's freeMu or rxMu, and never two of those.
 type hostQueue struct {
-	host    *Host
-	index   int
-	first   framework.Buffer // the queue's own buffers: receive from here,
-	firstTx framework.Buffer // transmit from here
-	end     framework.Buffer
-	self    atomic.Pointer[bus.Event] // wakes the receiver
-	engine  atomic.Pointer[bus.Event] // wakes the engine
-	stats   queueCounters
+	host     *Host
+	index    int
+	rxPool   Range
+	txPool   Range
+	self     atomic.Pointer[bus.Event] // wakes the receiver
+	engine   atomic.Pointer[bus.Event] // wakes the engine
+	counters queueCounters
 
 	// The receiver's.
 	rx    packetReader
@@ -46,7 +45,7 @@ const returnBatch = 64
 
 func (q *hostQueue) open(h *Host, i int) {
 	q.host, q.index = h, i
-	q.first, q.firstTx, q.end = h.layout.pool(i)
+	q.rxPool, q.txPool, _ = h.layout.pool(i)
 	q.batch = framework.NewBatch(rxBatchPackets, rxBatchFragments)
 	q.free = make([]framework.Buffer, 0, h.layout.TxBuffers)
 }
@@ -105,13 +104,13 @@ func (h *Host) Send(queue int, b *framework.Batch) int {
 
 func (q *hostQueue) send(b *framework.Batch) (n int, wake bool, v *Violation) {
 	if q.host.state.Load() != hostRunning {
-		q.stats.refused.Add(1)
+		q.counters.refused.Add(1)
 		q.want(&q.wantRoom)
 		return 0, false, nil
 	}
 	n, v = q.fill(b)
 	if n < len(b.Packets) && v == nil {
-		q.stats.refused.Add(1)
+		q.counters.refused.Add(1)
 		q.want(&q.wantRoom)
 	}
 	return n, q.tx.unpublished() && q.tx.publish(), v
@@ -134,7 +133,7 @@ func (q *hostQueue) fill(b *framework.Batch) (n int, v *Violation) {
 		}
 		n++
 	}
-	q.stats.sent.Add(uint64(n - malformed))
+	q.counters.sent.Add(uint64(n - malformed))
 	return n, v
 }
 
@@ -160,7 +159,7 @@ func (q *hostQueue) takes(p *framework.Packet, frags []framework.Fragment) bool 
 // drop takes the buffers of a malformed packet back, as far as they are the
 // port's.
 func (q *hostQueue) drop(frags []framework.Fragment) {
-	q.stats.malformed.Add(1)
+	q.counters.malformed.Add(1)
 	for _, f := range frags {
 		one := [1]framework.Buffer{f.Buffer}
 		q.host.Release(q.index, one[:])
@@ -176,7 +175,7 @@ func (h *Host) Release(queue int, bufs []framework.Buffer) {
 		if n == len(bufs) {
 			return
 		}
-		h.queues[queue].stats.misused.Add(1)
+		h.queues[queue].counters.misused.Add(1)
 		bufs = bufs[n+1:]
 	}
 }
@@ -191,11 +190,13 @@ func (h *Host) settle(bufs []framework.Buffer, from owner, guess *hostQueue) int
 		if q == nil {
 			return done
 		}
-		put := q.settleTx
-		if bufs[done] < q.firstTx {
-			put = q.settleRx
+		n := 0
+		switch {
+		case q.rxPool.has(bufs[done]):
+			n = q.settleRx(bufs[done:], from)
+		case q.txPool.has(bufs[done]):
+			n = q.settleTx(bufs[done:], from)
 		}
-		n := put(bufs[done:], from)
 		if n == 0 {
 			return done
 		}
@@ -207,7 +208,7 @@ func (h *Host) settle(bufs []framework.Buffer, from owner, guess *hostQueue) int
 // home is the queue that a buffer is from, nil if there is no such buffer. The
 // guess is tried first.
 func (h *Host) home(b framework.Buffer, guess *hostQueue) *hostQueue {
-	if b >= guess.first && b < guess.end {
+	if guess.rxPool.has(b) || guess.txPool.has(b) {
 		return guess
 	}
 	if uint32(b) >= h.buffers.Count {
@@ -220,7 +221,7 @@ func (h *Host) home(b framework.Buffer, guess *hostQueue) *hostQueue {
 func (q *hostQueue) settleRx(bufs []framework.Buffer, from owner) int {
 	q.rxMu.Lock()
 	n := 0
-	for n < len(bufs) && bufs[n] >= q.first && bufs[n] < q.firstTx && q.host.owners.move(bufs[n], from, ownerEngine) {
+	for n < len(bufs) && q.rxPool.has(bufs[n]) && q.host.owners.move(bufs[n], from, ownerEngine) {
 		q.rxReturn.put(bufs[n])
 		n++
 	}
@@ -236,7 +237,7 @@ func (q *hostQueue) settleRx(bufs []framework.Buffer, from owner) int {
 func (q *hostQueue) settleTx(bufs []framework.Buffer, from owner) int {
 	q.freeMu.Lock()
 	n := 0
-	for n < len(bufs) && bufs[n] >= q.firstTx && bufs[n] < q.end && q.host.owners.move(bufs[n], from, ownerHost) {
+	for n < len(bufs) && q.txPool.has(bufs[n]) && q.host.owners.move(bufs[n], from, ownerHost) {
 		q.free = append(q.free, bufs[n])
 		n++
 	}
@@ -314,17 +315,17 @@ func (q *hostQueue) reset() {
 	for _, r := range []*ring{&q.rx.ring, &q.rxReturn.ring, &q.tx.ring, &q.txReturn.ring} {
 		r.clear()
 	}
-	for b := q.first; b < q.end; b++ {
-		if q.host.owners.of(b) != ownerEngine {
-			continue
-		}
-		q.stats.reclaimed.Add(1)
-		if b < q.firstTx {
+	for i := range q.rxPool.Count {
+		if b := q.rxPool.First + framework.Buffer(i); q.host.owners.of(b) == ownerEngine {
 			q.rxReturn.put(b)
-			continue
+			q.counters.reclaimed.Add(1)
 		}
-		q.host.owners.move(b, ownerEngine, ownerHost)
-		q.free = append(q.free, b)
 	}
 	q.rxReturn.publish()
+	for i := range q.txPool.Count {
+		if b := q.txPool.First + framework.Buffer(i); q.host.owners.move(b, ownerEngine, ownerHost) {
+			q.free = append(q.free, b)
+			q.counters.reclaimed.Add(1)
+		}
+	}
 }

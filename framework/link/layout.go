@@ -24,9 +24,10 @@ type Options struct {
 	Queues      int // queue pairs; 1
 	RxBuffers   int // receive buffers of a queue; 1024
 	TxBuffers   int // transmit buffers of a queue; 1024
+	OwnBuffers  int // buffers of a queue that are the engine's own, for headers and copies; 128
 	BufferSize  int // bytes that a device may write to a buffer; 2048
 	DMASize     int // bytes for descriptor rings; 1 MiB and half of that per queue
-	CounterSize int // bytes of counters per queue and for the device; 4096
+	CounterSize int // bytes of the counters page; 4096 per queue and for the device
 }
 
 // Limits of Options.
@@ -55,9 +56,10 @@ func (o Options) withDefaults() Options {
 	set(&o.Queues, 1)
 	set(&o.RxBuffers, 1024)
 	set(&o.TxBuffers, 1024)
+	set(&o.OwnBuffers, 128)
 	set(&o.BufferSize, 2048)
 	set(&o.DMASize, 1<<20+o.Queues<<19)
-	set(&o.CounterSize, pageSize)
+	set(&o.CounterSize, (1+o.Queues)*pageSize)
 	return o
 }
 
@@ -69,6 +71,7 @@ func (o Options) check() error {
 		{"queues", o.Queues, 1, MaxQueues},
 		{"receive buffers", o.RxBuffers, 1, MaxBuffers},
 		{"transmit buffers", o.TxBuffers, 1, MaxBuffers},
+		{"own buffers", o.OwnBuffers, 1, MaxBuffers},
 		{"buffer size", o.BufferSize, MinBufferSize, MaxBufferSize},
 		{"DMA size", o.DMASize, pageSize, MaxDMASize},
 		{"counter size", o.CounterSize, lineSize, MaxCounterSize},
@@ -101,9 +104,9 @@ func (o Options) Layout() (Layout, error) {
 	}
 	l := Layout{Options: o}
 	l.DMASize = roundUp(o.DMASize, pageSize)
-	l.CounterSize = roundUp(o.CounterSize, lineSize)
+	l.CounterSize = roundUp(o.CounterSize, pageSize)
 	l.counters = pageSize
-	l.rings = roundUp(l.counters+(o.Queues+1)*l.CounterSize, pageSize)
+	l.rings = l.counters + l.CounterSize
 	for kind := range numRings {
 		l.perQueue += l.ringSize(kind)
 	}
@@ -118,7 +121,7 @@ func (o Options) Layout() (Layout, error) {
 // Size is the size of the arena in bytes.
 func (l Layout) Size() int { return l.size }
 
-func (l Layout) buffersPerQueue() int { return l.RxBuffers + l.TxBuffers }
+func (l Layout) buffersPerQueue() int { return l.RxBuffers + l.TxBuffers + l.OwnBuffers }
 func (l Layout) numBuffers() int      { return l.Queues * l.buffersPerQueue() }
 
 // capacity is the number of slots of a ring: a packet has at least as many
@@ -128,7 +131,7 @@ func (l Layout) numBuffers() int      { return l.Queues * l.buffersPerQueue() }
 func (l Layout) capacity(kind ringKind) int {
 	switch kind {
 	case ringRx:
-		return ceilPow2(max(l.buffersPerQueue(), minPacketSlots))
+		return ceilPow2(max(l.RxBuffers+l.TxBuffers, minPacketSlots))
 	case ringRxReturn:
 		return ceilPow2(l.RxBuffers)
 	case ringTx:
@@ -154,10 +157,10 @@ func (l Layout) ringOffset(queue int, kind ringKind) int {
 	return at
 }
 
-// Counters are the bytes in an arena where the engine counts for a queue;
-// index Queues is the device's. Words in it are read while they are written.
-func (l Layout) Counters(arena *bus.Memory, index int) []byte {
-	at := l.counters + index*l.CounterSize
+// Counters is the page of an arena in which the engine counts. Words in it are
+// read while they are written.
+func (l Layout) Counters(arena *bus.Memory) []byte {
+	at := l.counters
 	return arena.Bytes()[at : at+l.CounterSize : at+l.CounterSize]
 }
 
@@ -173,11 +176,28 @@ func (l Layout) Buffers(arena *bus.Memory, base uint64) *framework.Buffers {
 	}
 }
 
-// pool is the range of buffers of a queue, receive buffers first.
-func (l Layout) pool(queue int) (first, firstTx, end framework.Buffer) {
-	n := queue * l.buffersPerQueue()
-	return framework.Buffer(n), framework.Buffer(n + l.RxBuffers), framework.Buffer(n + l.buffersPerQueue())
+// Range is Count buffers from First on.
+type Range struct {
+	First framework.Buffer
+	Count uint32
 }
+
+func (r Range) has(b framework.Buffer) bool { return uint32(b-r.First) < r.Count }
+
+// pool are a queue's buffers: for receive, for transmit, the engine's own.
+func (l Layout) pool(queue int) (rx, tx, own Range) {
+	n := queue * l.buffersPerQueue()
+	return Range{framework.Buffer(n), uint32(l.RxBuffers)},
+		Range{framework.Buffer(n + l.RxBuffers), uint32(l.TxBuffers)},
+		Range{framework.Buffer(n + l.RxBuffers + l.TxBuffers), uint32(l.OwnBuffers)}
+}
+
+// RxRange is a queue's receive buffers. The host has them first; an engine
+// gets those that are free by Reclaim.
+func (l Layout) RxRange(queue int) Range { rx, _, _ := l.pool(queue); return rx }
+
+// OwnRange is a queue's buffers that never leave the engine.
+func (l Layout) OwnRange(queue int) Range { _, _, own := l.pool(queue); return own }
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 

@@ -101,12 +101,9 @@ func (l *Lower) Buffers() *framework.Buffers { return l.buffers }
 // DMA hands out the arena's memory for descriptor rings.
 func (l *Lower) DMA() *DMA { return l.dma }
 
-// Counters are the bytes where the engine counts for a queue. nicd reads them
-// at any time, and after the engine has died.
-func (l *Lower) Counters(queue int) []byte { return l.layout.Counters(l.arena, queue) }
-
-// DeviceCounters are the bytes where the engine counts for the device.
-func (l *Lower) DeviceCounters() []byte { return l.layout.Counters(l.arena, l.layout.Queues) }
+// Counters is the page where the engine counts. nicd reads it at any time, and
+// after the engine has died.
+func (l *Lower) Counters() []byte { return l.layout.Counters(l.arena) }
 
 // Err is what was wrong with the host's rings, or nil.
 func (l *Lower) Err() error {

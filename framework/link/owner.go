@@ -13,6 +13,7 @@ const (
 	ownerHost   owner = iota // free, in the host's pool
 	ownerPort                // handed out by Deliver or Alloc
 	ownerEngine              // with the engine, or in a ring on the way to or from it
+	ownerNobody              // the engine's own: never in a ring
 )
 
 // owners is the host's record of every buffer, outside shared memory. A buffer
@@ -22,10 +23,19 @@ type owners []atomic.Uint32
 
 func newOwners(l Layout) owners {
 	o := make(owners, l.numBuffers())
-	for i := range o {
-		o[i].Store(uint32(ownerEngine)) // the first Reset takes them
+	for q := range l.Queues {
+		rx, tx, own := l.pool(q)
+		o.set(rx, ownerEngine) // the first Reset takes them
+		o.set(tx, ownerEngine)
+		o.set(own, ownerNobody)
 	}
 	return o
+}
+
+func (o owners) set(r Range, who owner) {
+	for i := range r.Count {
+		o[uint32(r.First)+i].Store(uint32(who))
+	}
 }
 
 // move gives buffer b, which exists, from one to another.

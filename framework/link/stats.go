@@ -19,7 +19,7 @@ type queueCounters struct {
 
 // QueueStats reads a queue's counters. Any goroutine may call it.
 func (h *Host) QueueStats(queue int) QueueStats {
-	s := &h.queues[queue].stats
+	s := &h.queues[queue].counters
 	return QueueStats{
 		Delivered: s.delivered.Load(),
 		Sent:      s.sent.Load(),
