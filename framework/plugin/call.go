@@ -1,0 +1,115 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"nicd/bus"
+	"nicd/framework"
+)
+
+// wellKnown are the errors that keep their identity on the way from a driver to
+// nicd.
+var wellKnown = []struct {
+	err  error
+	code codes.Code
+}{
+	{framework.ErrNotOurs, codes.NotFound},
+	{framework.ErrUnsupported, codes.OutOfRange},
+	{framework.ErrDevice, codes.Internal},
+	{bus.ErrGone, codes.DataLoss},
+	{context.DeadlineExceeded, codes.DeadlineExceeded},
+	{context.Canceled, codes.Canceled},
+}
+
+// toStatus is an error on its way to nicd.
+func toStatus(err error) error {
+	if err == nil {
+		return nil
+	}
+	for _, w := range wellKnown {
+		if errors.Is(err, w.err) {
+			return status.Error(w.code, err.Error())
+		}
+	}
+	return status.Error(codes.Unknown, err.Error())
+}
+
+// remoteError is an error that a driver reported.
+type remoteError struct {
+	message string
+	is      error
+}
+
+func (e *remoteError) Error() string { return e.message }
+func (e *remoteError) Unwrap() error { return e.is }
+
+// fromStatus is an error that came back from a plugin.
+func fromStatus(err error) error {
+	s, ok := status.FromError(err)
+	if !ok {
+		return err
+	}
+	for _, w := range wellKnown {
+		if s.Code() == w.code {
+			return &remoteError{message: s.Message(), is: w.err}
+		}
+	}
+	return &remoteError{message: s.Message(), is: err}
+}
+
+// exitNotice is how long after the connection broke the process's end is waited
+// for, to tell why.
+const exitNotice = 200 * time.Millisecond
+
+// call does one RPC. It ends when ctx does, after the default time if ctx has
+// no deadline, and when the process ends.
+func (p *Process) call(ctx context.Context, op string, rpc func(context.Context) error) error {
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, defaultCallTimeout)
+		defer cancel()
+	}
+	joined, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.life, cancel)()
+	err := rpc(joined)
+	switch {
+	case err == nil:
+		return nil
+	case p.diedDuring(err):
+		return p.exitError(op)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ErrTimeout, Detail: "it hangs or is very busy"}
+	case ctx.Err() != nil:
+		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ctx.Err()}
+	}
+	return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: fromStatus(err)}
+}
+
+// diedDuring tells whether an RPC failed because the process ended.
+func (p *Process) diedDuring(err error) bool {
+	if status.Code(err) == codes.Unavailable {
+		select {
+		case <-p.proc.exited:
+		case <-time.After(exitNotice):
+		}
+	}
+	return p.hasExited()
+}
+
+// protocolOf reads the protocol's version from go-plugin's handshake line,
+// CORE|APP|NETWORK|ADDRESS|PROTOCOL|CERTIFICATE.
+func protocolOf(line string) (string, bool) {
+	parts := strings.Split(line, "|")
+	if len(parts) < 5 || parts[0] != fmt.Sprint(1) || parts[4] != "grpc" {
+		return "", false
+	}
+	return parts[1], true
+}

@@ -1,0 +1,104 @@
+package plugin
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/rs/zerolog"
+)
+
+// maxLine is the longest line of output that is kept whole.
+const maxLine = 64 << 10
+
+// output logs what a plugin prints, one record a line. It is text from an
+// untrusted process: nothing in it can do more than become a record.
+type output struct {
+	log    zerolog.Logger // has driver, pid and generation
+	stream string
+
+	mu   sync.Mutex
+	last string
+}
+
+// read logs all lines of r.
+func (o *output) read(r io.Reader) {
+	lines := bufio.NewReaderSize(r, maxLine)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			err = nil // a longer line becomes several records
+		}
+		o.line(bytes.TrimRight(line, "\r\n"))
+		if err != nil {
+			return
+		}
+	}
+}
+
+// lastLine is the last line that had something in it.
+func (o *output) lastLine() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.last
+}
+
+// Names of fields in a plugin's records: zerolog's defaults. Those that nicd
+// adds itself are not taken from the plugin.
+var ownFields = []string{"driver", "pid", "generation", "stream"}
+
+// line logs one line: a JSON object as the record that it is, anything else as
+// a warning.
+func (o *output) line(line []byte) {
+	text := strings.TrimSpace(string(line))
+	if text == "" {
+		return
+	}
+	fields := make(map[string]any)
+	if line[0] != '{' || json.Unmarshal(line, &fields) != nil {
+		o.keep(text)
+		o.log.Warn().Str("stream", o.stream).Msg(text)
+		return
+	}
+	level := levelOf(fields[zerolog.LevelFieldName])
+	message, _ := fields[zerolog.MessageFieldName].(string)
+	if message != "" {
+		text = message
+		if cause, _ := fields[zerolog.ErrorFieldName].(string); cause != "" {
+			text += ": " + cause
+		}
+	}
+	o.keep(text)
+	for _, name := range append(ownFields, zerolog.LevelFieldName, zerolog.MessageFieldName, zerolog.TimestampFieldName) {
+		delete(fields, name)
+	}
+	o.log.WithLevel(level).Fields(fields).Msg(message)
+}
+
+func (o *output) keep(text string) {
+	const most = 400
+	if len(text) > most {
+		text = text[:most] + "..."
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.last = text
+}
+
+// levelOf reads a record's level. Fatal and panic are the plugin's own end, not
+// nicd's, and a record that claims no level gets one.
+func levelOf(v any) zerolog.Level {
+	name, _ := v.(string)
+	switch level, err := zerolog.ParseLevel(name); {
+	case err != nil || level == zerolog.NoLevel || level == zerolog.Disabled:
+		return zerolog.WarnLevel
+	case level > zerolog.ErrorLevel:
+		return zerolog.ErrorLevel
+	default:
+		return level
+	}
+}

@@ -1,0 +1,322 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	goplugin "github.com/hashicorp/go-plugin"
+	goplugin_runner "github.com/hashicorp/go-plugin/runner"
+	"github.com/rs/zerolog"
+
+	"nicd/proto/driverpb"
+)
+
+// Options say which plugin to start and how.
+type Options struct {
+	// Path is the plugin's file. If it is empty, nicd's own executable is run as
+	// the plugin of the driver that Bundled names.
+	Path    string
+	Bundled string
+	// SHA256 is what the file has to have, in hex; "" for no check.
+	SHA256 string
+	// Env is added to the plugin's environment, which has nothing of nicd's own.
+	Env []string
+	// Log gets what the plugin prints, a record a line, with driver, pid and
+	// generation added. Its level is the plugin's level too.
+	Log        zerolog.Logger
+	Driver     string // name for the log until the plugin has said its own
+	Generation int    // how often the driver has been started, for the log
+	// SocketDir is where the private directory of the plugin's socket is made;
+	// "" is the system's place for temporary files.
+	SocketDir string
+	// StartTimeout bounds Start, from opening the file to the plugin's first
+	// answer; 0 is 10 s.
+	StartTimeout time.Duration
+}
+
+// Times that plugins get.
+const (
+	defaultStartTimeout = 10 * time.Second
+	defaultCallTimeout  = 10 * time.Second
+	exitGrace           = 500 * time.Millisecond // from being asked to exit to being killed
+	killTimeout         = 5 * time.Second        // from SIGKILL to giving up
+)
+
+// name is what the plugin is called in errors.
+func (o Options) name() string {
+	if o.Path == "" {
+		return "bundled " + o.Bundled
+	}
+	return o.Path
+}
+
+// Process is a running plugin. Its methods are safe for any goroutine.
+type Process struct {
+	name        string
+	proc        *proc
+	client      *goplugin.Client
+	rpc         driverpb.DriverClient
+	control     *net.UnixConn
+	socketDir   string
+	description Description
+	tickets     atomic.Uint64
+
+	life     context.Context // ends with the process
+	died     chan error
+	ending   atomic.Bool   // nicd wants it to end
+	finished chan struct{} // everything of it is gone
+}
+
+// Start starts a plugin and asks what it is. If it fails nothing is left of the
+// plugin, and the error is an *Error. ctx bounds the start only.
+func Start(ctx context.Context, o Options) (*Process, error) {
+	if o.StartTimeout == 0 {
+		o.StartTimeout = defaultStartTimeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
+	defer cancel()
+	path := o.Path
+	if path == "" {
+		path = "/proc/self/exe"
+	}
+	exe, err := openExecutable(path, o.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	defer exe.Close()
+	p, theirs, err := newProcess(o)
+	if err != nil {
+		return nil, &Error{Plugin: o.name(), Op: "start", Err: err}
+	}
+	defer theirs.Close()
+	if err := p.launch(ctx, o, exe, theirs); err != nil {
+		p.abandon()
+		return nil, p.startError(ctx, o, err)
+	}
+	return p, nil
+}
+
+// newProcess makes all that a process needs besides itself.
+func newProcess(o Options) (p *Process, theirs *os.File, err error) {
+	p = &Process{
+		name:     o.name(),
+		proc:     newProc(o.name()),
+		died:     make(chan error, 1),
+		finished: make(chan struct{}),
+	}
+	p.proc.stdout = &output{log: p.logger(o), stream: "stdout"}
+	p.proc.stderr = &output{log: p.logger(o), stream: "stderr"}
+	if p.socketDir, err = os.MkdirTemp(o.SocketDir, "nicd-plugin-"); err != nil {
+		return nil, nil, err
+	}
+	if p.control, theirs, err = controlPair(); err != nil {
+		os.RemoveAll(p.socketDir)
+		return nil, nil, err
+	}
+	return p, theirs, nil
+}
+
+// logger adds to each record which process it is from. The pid is known by the
+// time there is a record.
+func (p *Process) logger(o Options) zerolog.Logger {
+	driver := o.Driver
+	if driver == "" {
+		driver = p.name
+	}
+	pid := zerolog.HookFunc(func(e *zerolog.Event, _ zerolog.Level, _ string) { e.Int("pid", p.proc.pid()) })
+	return o.Log.With().Str("driver", driver).Int("generation", o.Generation).Logger().Hook(pid)
+}
+
+// launch runs the process and talks to it until it has described itself.
+func (p *Process) launch(ctx context.Context, o Options, exe, theirs *os.File) error {
+	stop := context.AfterFunc(ctx, p.proc.kill)
+	defer stop()
+	p.client = goplugin.NewClient(&goplugin.ClientConfig{
+		HandshakeConfig:  handshake,
+		VersionedPlugins: map[int]goplugin.PluginSet{ProtocolVersion: {driverPlugin: &grpcPlugin{}}},
+		AllowedProtocols: []goplugin.Protocol{goplugin.ProtocolGRPC},
+		AutoMTLS:         true,
+		SkipHostEnv:      true,
+		StartTimeout:     o.StartTimeout,
+		Logger:           hclog.NewNullLogger(),
+		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.socketDir},
+		SyncStdout:       lineWriter{p.proc.stdout},
+		SyncStderr:       lineWriter{p.proc.stderr},
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (goplugin_runner.Runner, error) {
+			return &runner{proc: p.proc, exe: exe, control: theirs, env: append(cmd.Env, o.env()...)}, nil
+		},
+	})
+	life, end := context.WithCancel(context.Background())
+	p.life = life
+	go func() {
+		<-p.proc.exited
+		end()
+	}()
+	protocol, err := p.client.Client()
+	if err != nil {
+		return err
+	}
+	raw, err := protocol.Dispense(driverPlugin)
+	if err != nil {
+		return err
+	}
+	p.rpc = raw.(driverpb.DriverClient)
+	theirs.Close()
+	if err := p.describe(ctx); err != nil {
+		return err
+	}
+	go p.finish()
+	return nil
+}
+
+// env is what nicd tells the plugin.
+func (o Options) env() []string {
+	env := append([]string{
+		envControl + "=3",
+		envExec + "=4",
+		envLog + "=" + o.Log.GetLevel().String(),
+	}, o.Env...)
+	if o.Path == "" {
+		env = append(env, envBundled+"="+o.Bundled)
+	}
+	return env
+}
+
+func (p *Process) describe(ctx context.Context) error {
+	return p.call(ctx, "describe", func(ctx context.Context) error {
+		d, err := p.rpc.Describe(ctx, &driverpb.DescribeRequest{})
+		if err == nil {
+			p.description = descriptionFrom(d)
+		}
+		return err
+	})
+}
+
+// startError says in the operator's terms why a plugin did not start.
+func (p *Process) startError(ctx context.Context, o Options, err error) error {
+	e := &Error{Plugin: p.name, PID: p.proc.pid(), Op: "start", Err: err}
+	line, answered := p.proc.first.get()
+	version, spoken := protocolOf(line)
+	switch {
+	case e.PID == 0:
+		e.Detail = "it can't be run"
+	case spoken && version != fmt.Sprint(ProtocolVersion):
+		e.Err = ErrVersion
+		e.Detail = fmt.Sprintf("it speaks version %s, this nicd version %d: install the plugin that belongs to this nicd",
+			version, ProtocolVersion)
+	case answered && !spoken && line != "":
+		e.Err = ErrNotPlugin
+		e.Detail = fmt.Sprintf("instead of a handshake it printed %.60q", line)
+	case answered && !spoken && ctx.Err() == nil:
+		e.Err = ErrNotPlugin
+		e.Detail = "before a handshake: " + exitDetail(p.proc.state, p.proc.stderr.lastLine())
+	case errors.Is(ctx.Err(), context.Canceled):
+		e.Err = ctx.Err()
+	case ctx.Err() != nil:
+		e.Err = ErrTimeout
+		e.Detail = fmt.Sprintf("it was given %v and then killed", o.StartTimeout)
+	case p.hasExited():
+		e.Err = ErrExited
+		e.Detail = exitDetail(p.proc.state, p.proc.stderr.lastLine())
+	}
+	return e
+}
+
+// abandon ends a process whose start failed. It waits until the process is
+// gone.
+func (p *Process) abandon() {
+	p.proc.kill()
+	p.control.Close()
+	if p.proc.pid() != 0 {
+		<-p.proc.exited
+	}
+	p.client.Kill()
+	os.RemoveAll(p.socketDir)
+}
+
+// finish says that the process died and removes what is left of it.
+func (p *Process) finish() {
+	<-p.proc.exited
+	if !p.ending.Load() {
+		p.died <- p.exitError("")
+	}
+	close(p.died)
+	p.control.Close()
+	p.client.Kill() // only cleans up: the process is gone
+	os.RemoveAll(p.socketDir)
+	close(p.finished)
+}
+
+func (p *Process) exitError(op string) error {
+	e := &Error{Plugin: p.name, PID: p.proc.pid(), Op: op, Err: ErrExited}
+	if p.ending.Load() {
+		e.Err = ErrKilled
+		return e
+	}
+	e.Detail = exitDetail(p.proc.state, p.proc.stderr.lastLine())
+	return e
+}
+
+func (p *Process) hasExited() bool {
+	select {
+	case <-p.proc.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// PID is the process's id.
+func (p *Process) PID() int { return p.proc.pid() }
+
+// Describe says what driver the plugin is, as it said itself at the start.
+func (p *Process) Describe() Description { return p.description }
+
+// Died delivers one error, an *Error, when the process ends by itself, at once
+// when the kernel knows. It is closed then, and also when Kill ended it.
+func (p *Process) Died() <-chan error { return p.died }
+
+// Kill ends the process: it is asked to exit, and made to after half a second,
+// or when ctx ends. When Kill returns nil, nothing of it and its children is
+// left, neither process nor socket nor file. A process that the kernel can't end
+// within seconds is an error, and Kill may be tried again.
+func (p *Process) Kill(ctx context.Context) error {
+	p.ending.Store(true)
+	p.control.Close()
+	grace := time.NewTimer(exitGrace)
+	defer grace.Stop()
+	select {
+	case <-p.finished:
+		return nil
+	case <-grace.C:
+	case <-ctx.Done():
+	}
+	p.proc.kill()
+	limit := time.NewTimer(killTimeout)
+	defer limit.Stop()
+	select {
+	case <-p.finished:
+		return nil
+	case <-limit.C:
+		return &Error{Plugin: p.name, PID: p.PID(), Op: "kill", Err: ErrTimeout,
+			Detail: fmt.Sprintf("it is alive %v after SIGKILL", killTimeout)}
+	}
+}
+
+// lineWriter logs what go-plugin forwards of a plugin's redirected output.
+type lineWriter struct{ o *output }
+
+func (w lineWriter) Write(b []byte) (int, error) {
+	for line := range bytes.Lines(b) {
+		w.o.line(bytes.TrimRight(line, "\r\n"))
+	}
+	return len(b), nil
+}
