@@ -2,6 +2,7 @@ package config
 
 import (
 	"encoding/hex"
+	"fmt"
 	"net"
 	"net/netip"
 	"path/filepath"
@@ -116,12 +117,14 @@ func (d *decoder) driver(b *hclsyntax.Block) Driver {
 		}
 	}
 	mode := string(Plugin)
-	s.choice("mode", &mode, string(Plugin), string(InProcess))
+	if at, ok := s.choice("mode", &mode, string(Plugin), string(InProcess)); ok {
+		d.place(r.Origin.What, "mode", at)
+	}
 	r.Mode = Mode(mode)
 	s.one("quirks", 0, func(q *hclsyntax.Block) { r.Quirks = d.quirks(q, name, r.Origin.What) })
 	s.end(inQuirks)
 	if r.Mode == InProcess && r.Path != "" {
-		d.problem(b.TypeRange, "driver %q runs in-process and has a path; only a plugin has one", name)
+		d.problem(d.at(r.Origin, "mode"), "driver %q runs in-process and has a path; only a plugin has one", name)
 	}
 	return r
 }
@@ -254,12 +257,12 @@ func (d *decoder) quirks(b *hclsyntax.Block, driver, what string) []framework.Qu
 	return all
 }
 
+// choiceHint is the nearest choice; all of them are in the message already.
 func choiceHint(q *framework.QuirkInfo, text string) string {
-	hint := didYouMean(text, q.Choices)
-	if !strings.Contains(hint, "did you mean") {
-		return ""
+	if n := nearest(text, q.Choices); n != "" {
+		return fmt.Sprintf("; did you mean %q?", n)
 	}
-	return hint
+	return ""
 }
 
 // judges tells whether all quirks of a driver are known here.

@@ -17,6 +17,7 @@ import (
 type decoder struct {
 	filename   string
 	src        []byte
+	lines      []string // of src, once they are asked for
 	vocabulary Vocabulary
 	problems   Diagnostics
 	places     map[string]hcl.Range // of values that check looks at again, see place
@@ -50,27 +51,47 @@ func (d *decoder) problem(at hcl.Range, format string, args ...any) {
 }
 
 func (d *decoder) line(n int) string {
-	for line := range strings.SplitSeq(string(d.src), "\n") {
-		if n--; n == 0 {
-			return strings.TrimSuffix(line, "\r")
-		}
+	if d.lines == nil {
+		d.lines = strings.Split(string(d.src), "\n")
 	}
-	return ""
+	if n < 1 || n > len(d.lines) {
+		return ""
+	}
+	return strings.TrimSuffix(d.lines[n-1], "\r")
 }
 
-// hcl takes over problems that the HCL parser found.
+// hcl takes over problems that the HCL parser found, the first of each kind: one
+// quote that is missing makes a dozen of them.
 func (d *decoder) hcl(diags hcl.Diagnostics) {
+	seen := map[string]bool{}
 	for _, g := range diags {
-		text := strings.ToLower(g.Summary[:min(1, len(g.Summary))]) + g.Summary[min(1, len(g.Summary)):]
-		if detail := strings.Join(strings.Fields(g.Detail), " "); detail != "" {
-			text += ": " + detail
+		if seen[g.Summary] {
+			continue
 		}
+		seen[g.Summary] = true
 		at := hcl.Range{}
 		if g.Subject != nil {
 			at = *g.Subject
 		}
-		d.problem(at, "%s", text)
+		d.problem(at, "%s", sentence(g))
 	}
+}
+
+// sentence is what a parser's diagnostic says, on one line and without advice
+// on syntax that a config has no use for.
+func sentence(g *hcl.Diagnostic) string {
+	if g.Summary == "Invalid multi-line string" {
+		return "text is not closed on its line"
+	}
+	text := strings.Join(strings.Fields(g.Summary), " ")
+	if text != "" {
+		text = strings.ToLower(text[:1]) + text[1:]
+	}
+	detail, _, _ := strings.Cut(strings.Join(strings.Fields(g.Detail), " "), ". ")
+	if detail = strings.TrimSuffix(detail, "."); detail != "" {
+		text += ": " + detail
+	}
+	return text
 }
 
 // section is a block's body while it is decoded. Asking for an attribute says
@@ -241,8 +262,9 @@ func (s *section) uint64(name string, dst *uint64) {
 	if !ok {
 		return
 	}
-	n, accuracy := v.AsBigFloat().Uint64()
-	if accuracy != big.Exact {
+	f := v.AsBigFloat()
+	n, accuracy := f.Uint64()
+	if accuracy != big.Exact || !f.IsInt() { // Uint64 calls 1.5 exact
 		s.problem(at, "%s is a whole number from 0 to 2^64-1, not %s", name, number(v))
 		return
 	}
@@ -264,31 +286,31 @@ func (s *section) chance(name string, dst *float64) {
 }
 
 func (s *section) duration(name string, dst *time.Duration, most time.Duration) {
-	var text string
-	at, ok := s.string(name, &text)
+	v, at, ok := s.typed(name, cty.String, "a time such as \"50us\"")
 	if !ok {
 		return
 	}
-	t, err := time.ParseDuration(text)
+	t, err := time.ParseDuration(v.AsString())
 	if err != nil || t < 0 || t > most {
-		s.problem(at, "%s is a time from 0s to %v such as \"50us\", not %q", name, most, text)
+		s.problem(at, "%s is a time from 0s to %v such as \"50us\", not %q", name, most, v.AsString())
 		return
 	}
 	*dst = t
 }
 
 // choice decodes one of the words in known.
-func (s *section) choice(name string, dst *string, known ...string) {
+func (s *section) choice(name string, dst *string, known ...string) (at hcl.Range, ok bool) {
 	var text string
-	at, ok := s.string(name, &text)
+	at, ok = s.string(name, &text)
 	if !ok {
-		return
+		return at, false
 	}
 	if !slices.Contains(known, text) {
 		s.problem(at, "%s can't be %q%s", name, text, didYouMean(text, known))
-		return
+		return at, false
 	}
 	*dst = text
+	return at, true
 }
 
 // list decodes a list, or one element that stands for a list of one, and calls

@@ -8,18 +8,28 @@ import (
 	"github.com/agext/levenshtein"
 )
 
-// didYouMean is the end of a message about an unknown name: the nearest known
-// one if there is one near, otherwise all, if there are few.
-func didYouMean(name string, known []string) string {
+// nearest is the known name that someone who wrote name may have meant, "" if
+// none is near: few letters differ, or it begins with name.
+func nearest(name string, known []string) string {
 	best, least := "", max(2, len(name)/3)+1
 	for _, k := range known {
-		if d := levenshtein.Distance(strings.ToLower(name), strings.ToLower(k), nil); d < least {
+		d := levenshtein.Distance(strings.ToLower(name), strings.ToLower(k), nil)
+		if len(name) > 2 && strings.HasPrefix(k, name) {
+			d = min(d, 2)
+		}
+		if d < least {
 			best, least = k, d
 		}
 	}
-	switch {
-	case best != "":
-		return fmt.Sprintf("; did you mean %q?", best)
+	return best
+}
+
+// didYouMean is the end of a message about an unknown name: the nearest known
+// one, or if none is near all of them, if there are few.
+func didYouMean(name string, known []string) string {
+	switch n := nearest(name, known); {
+	case n != "":
+		return fmt.Sprintf("; did you mean %q?", n)
 	case len(known) == 0:
 		return "; there is none"
 	case len(known) > 16:

@@ -17,8 +17,7 @@ var defaultSource string
 // DefaultName is what messages call the embedded config.
 const DefaultName = "default.hcl"
 
-// maxSource is the longest config, in bytes. The HCL parser recurses; this keeps
-// it far from the end of the stack.
+// maxSource is the longest config, in bytes.
 const maxSource = 256 << 10
 
 // DefaultSource is the text of the embedded config.
@@ -49,6 +48,10 @@ func Parse(filename string, src []byte, v Vocabulary) (*Config, error) {
 	d := &decoder{filename: filename, src: src, vocabulary: v}
 	if len(src) > maxSource {
 		d.problems = Diagnostics{{File: filename, Text: fmt.Sprintf("a config has at most %d bytes, this has %d", maxSource, len(src))}}
+		return nil, d.problems
+	}
+	if at, deep := tooDeep(src, filename); deep {
+		d.problem(at, "this is nested deeper than any config")
 		return nil, d.problems
 	}
 	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)

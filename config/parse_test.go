@@ -1,0 +1,171 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	_, err := Load(filepath.Join(dir, "none.hcl"), testVocabulary)
+	if !errors.Is(err, fs.ErrNotExist) || strings.Count(err.Error(), "none.hcl") != 1 {
+		t.Errorf("a missing file: %v", err)
+	}
+	if _, err := Load(dir, testVocabulary); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a directory: %v", err)
+	}
+	file := filepath.Join(dir, "nicd.hcl")
+	if err := os.WriteFile(file, []byte(DefaultSource()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Load(file, testVocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Interfaces[0].Origin.String(), file+":28: interface vmx0"; got != want {
+		t.Errorf("origin %q, want %q", got, want)
+	}
+}
+
+func TestEverySetting(t *testing.T) {
+	const src = `
+daemon {
+  socket     = "run/nicd.sock"
+  plugin_dir = "/opt/drivers"
+  log_level  = "debug"
+}
+wire "w0" {
+  flow_control = false
+  loss         = 1
+  duplicate    = 0.25
+  reorder      = 0.5
+  corrupt      = 0
+  seed         = 18446744073709551615
+  delay        = "1ms"
+  jitter       = "10us"
+}
+driver "alpha" {
+  path   = "alpha"
+  sha256 = "00000000000000000000000000000000000000000000000000000000000000AB"
+  quirks {
+    alpha-own = 3
+  }
+}
+interface "x" {
+  driver         = "alpha"
+  mtu            = 9000
+  mac            = "02:00:00:00:00:09"
+  rx_queues      = 2
+  tx_queues      = 3
+  rx_descriptors = 256
+  tx_descriptors = 512
+  buffer_size    = 4096
+  buffers        = 8192
+  interrupts     = "intx"
+  moderation     = "50us"
+  rx_budget      = 32
+  spin           = "5us"
+  cpus           = [1, 1, 0]
+  features {
+    tso  = "software"
+    tso6 = false
+  }
+  device "vfio-user" {
+    socket = "dev.sock"
+  }
+  port "sink" {}
+}
+`
+	c, err := Parse("d/nicd.hcl", []byte(src), Vocabulary{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := (Daemon{"d/run/nicd.sock", "/opt/drivers", "debug"}); c.Daemon != want {
+		t.Errorf("daemon %+v", c.Daemon)
+	}
+	w := c.Wires[0]
+	w.Origin = Origin{}
+	if want := (Wire{Name: "w0", Loss: 1, Duplicate: 0.25, Reorder: 0.5, Seed: 1<<64 - 1, Delay: time.Millisecond, Jitter: 10 * time.Microsecond}); w != want {
+		t.Errorf("wire %+v", w)
+	}
+	a, _ := c.Driver("alpha")
+	if a.Path != "d/alpha" || !strings.HasSuffix(a.SHA256, "00ab") || len(a.Quirks) != 1 || a.Quirks[0].Value != "3" {
+		t.Errorf("driver %+v", a)
+	}
+	x := c.Interfaces[0]
+	if x.MTU != 9000 || x.MAC.String() != "02:00:00:00:00:09" || x.RxQueues != 2 || x.TxQueues != 3 ||
+		x.RxDescriptors != 256 || x.TxDescriptors != 512 || x.BufferSize != 4096 || x.Buffers != 8192 ||
+		x.Interrupts != INTx || x.Moderation != 50*time.Microsecond || x.RxBudget != 32 ||
+		x.Spin != 5*time.Microsecond || len(x.CPUs) != 3 || x.CPUs[2] != 0 || len(x.Features) != 2 ||
+		x.Device.VFIOUser.Socket != "d/dev.sock" || x.Port.Sink == nil || x.Port.Netstack != nil || x.Device.Sim != nil {
+		t.Errorf("interface %+v", x)
+	}
+}
+
+func TestProblemsWithoutAPlace(t *testing.T) {
+	_, err := Parse("n.hcl", nil, Vocabulary{})
+	if err == nil || err.Error() != "n.hcl: there is no interface in the config" {
+		t.Error(err)
+	}
+	_, err = Parse("n.hcl", make([]byte, maxSource+1), Vocabulary{})
+	if err == nil || !strings.Contains(err.Error(), "at most 262144 bytes") {
+		t.Error(err)
+	}
+	var d Diagnostics
+	if !errors.As(err, &d) || d.Detail() != err.Error() {
+		t.Errorf("detail %q", d.Detail())
+	}
+}
+
+func TestErrorIsOneLineForMany(t *testing.T) {
+	_, err := Parse("n.hcl", []byte("a = 1\nb = 2\nc = 3\n"), Vocabulary{})
+	if got := err.Error(); got != `n.hcl:1: unknown attribute "a" in the config; there is none (and 2 more)` {
+		t.Error(got)
+	}
+}
+
+func TestMarkKeepsTabs(t *testing.T) {
+	_, err := Parse("n.hcl", []byte("wire \"w\" {\n\tlos = 1\n}\n"), Vocabulary{})
+	if got := err.(Diagnostics).Detail(); !strings.HasSuffix(got, "\n  \tlos = 1\n  \t^") {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestDeepNestingIsNoCrash(t *testing.T) {
+	for _, piece := range []string{"(", "[", "{", "a={", "a {\n", "!", "-", "\"${", "\"%{if ", "a[", "true?1:", "a.", "a+", "<<E\n${", ")", "}(", "f("} {
+		src := "a = " + strings.Repeat(piece, maxSource/len(piece)-4)
+		if _, err := Parse("n.hcl", []byte(src), Vocabulary{}); err == nil {
+			t.Errorf("%q nested is accepted", piece)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add(DefaultSource())
+	f.Add(base)
+	for _, m := range mistakes {
+		f.Add(strings.Replace(base, m.old, m.new, 1))
+	}
+	f.Fuzz(func(t *testing.T, src string) {
+		c, err := Parse("n.hcl", []byte(src), mistakeVocabulary)
+		if (c == nil) == (err == nil) {
+			t.Fatalf("config %v, error %v", c, err)
+		}
+		if err == nil {
+			return
+		}
+		var d Diagnostics
+		if !errors.As(err, &d) || len(d) == 0 {
+			t.Fatalf("not Diagnostics: %v", err)
+		}
+		if strings.ContainsAny(d.Error(), "\n\r") {
+			t.Fatalf("more than one line: %q", d.Error())
+		}
+		_ = d.Detail()
+	})
+}
