@@ -102,13 +102,10 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 	return d, nil
 }
 
-// currentMode asks the device, and looks at the bells that it wants: a device
-// that does not tell still asks for receive bells when hardware has to be told.
+// currentMode asks the device. (Linux goes by whether receive bells are wanted;
+// but a device in emulation may want one as well, when it has run dry.)
 func (d *device) currentMode() string {
 	if d.regs.passthrough() {
-		return modePassthrough
-	}
-	if d.run != nil && d.run.shared.rx[0].load(qdRxBell)&0xFF != 0 {
 		return modePassthrough
 	}
 	return ""
@@ -122,26 +119,28 @@ func (d *device) Info() framework.Info {
 		features &^= framework.LRO
 	}
 	return framework.Info{
-		Model:            "VMXNET3",
-		Revision:         d.revision,
-		Mode:             d.mode,
-		MAC:              d.mac,
-		MaxRxQueues:      maxQueues,
-		MaxTxQueues:      maxQueues,
-		RxRing:           rule,
-		TxRing:           rule,
-		RxRings:          2,
-		MinMTU:           minMTU,
-		MaxMTU:           maxMTU,
-		Features:         features,
-		MaxTxFragments:   maxTxFragments,
-		MaxTSOFragments:  framework.MaxFragments,
-		MaxTSOLen:        framework.MaxPacketLen,
-		MaxTxFragmentLen: maxTxBufferLen,
-		MaxRxFragments:   framework.MaxFragments,
-		Interrupts:       d.interrupts(),
-		MaxMulticast:     maxMulticast,
-		Counters:         counters,
+		Model:       "VMXNET3",
+		Revision:    d.revision,
+		Mode:        d.mode,
+		MAC:         d.mac,
+		MaxRxQueues: maxQueues,
+		MaxTxQueues: maxQueues,
+		RxRing:      rule,
+		TxRing:      rule,
+		RxRings:     2,
+		MinMTU:      minMTU,
+		MaxMTU:      maxMTU,
+		Features:    features,
+		// Revision 1 can't tell.
+		CoalescedSizeKnown: d.revision >= 2,
+		MaxTxFragments:     maxTxFragments,
+		MaxTSOFragments:    framework.MaxFragments,
+		MaxTSOLen:          framework.MaxPacketLen,
+		MaxTxFragmentLen:   maxTxBufferLen,
+		MaxRxFragments:     framework.MaxFragments,
+		Interrupts:         d.interrupts(),
+		MaxMulticast:       maxMulticast,
+		Counters:           counters,
 	}
 }
 
