@@ -145,6 +145,13 @@ func (d *fakeDevice) Doorbells() (*bus.Doorbells, []bus.DoorbellRange) {
 	}}
 }
 
+// refuseMaps makes MapDMA fail from now on.
+func (d *fakeDevice) refuseMaps(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.mapErr = err
+}
+
 func (d *fakeDevice) note(format string, args ...any) {
 	d.log = append(d.log, fmt.Sprintf(format, args...))
 }

@@ -189,6 +189,7 @@ func (s *server) carryOut(h header, body []byte, fds descriptors) error {
 	r := &request{cmd: h.cmd, body: body, fds: fds, out: append(s.out[:0], make([]byte, headerSize)...)}
 	err := s.dispatch(r)
 	s.out = r.out
+	fds.close() // what was not taken, before the client hears
 	if h.cmd == cmdRegionWrite && h.noReply() {
 		s.countPosted()
 	}

@@ -1,0 +1,227 @@
+package vfiouser
+
+import (
+	"context"
+	"testing"
+
+	"nicd/bus"
+)
+
+// quiesced returns when the server has carried out all that was posted.
+func quiesced(c *Client, r bus.Region) { r.Read32(0) }
+
+func TestRingIsAStore(t *testing.T) {
+	d := newFakeDevice(t)
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 0)
+	for i := range uint32(bellCount) {
+		r.Write32(bellOffset+i*bellStride, 100+i)
+		if got := d.bells.Value(bellFirst + int(i)).Load(); got != 100+i {
+			t.Errorf("doorbell %d is %d", i, got)
+		}
+	}
+	r.Write32(bellOffset+4, 1)                    // between two doorbells
+	r.Write32(bellOffset+bellCount*bellStride, 2) // after the last
+	quiesced(c, r)
+	w := d.bars[0].takeWrites()
+	if len(w) != 2 || w[0].offset != bellOffset+4 || w[1].offset != bellOffset+bellCount*bellStride {
+		t.Errorf("by message came %+v", w)
+	}
+	if got := r.Read32(bellOffset); got != 100 {
+		t.Errorf("a doorbell reads %d", got)
+	}
+}
+
+func TestRingWakesASleepingDeviceOnce(t *testing.T) {
+	d := newFakeDevice(t)
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 0)
+	r.Write32(bellOffset, 1)
+	if n := d.bells.Event().Take(); n != 0 {
+		t.Errorf("an awake device was signalled %d times", n)
+	}
+	d.bells.Arm()
+	r.Write32(bellOffset, 2)
+	r.Write32(bellOffset, 3)
+	if n := d.bells.Event().Take(); n != 1 {
+		t.Errorf("a sleeping device was signalled %d times", n)
+	}
+}
+
+// A ring must not overtake a posted write that is still on its way; after that
+// one has arrived, rings are stores again.
+func TestRingWaitsForPostedWrites(t *testing.T) {
+	d := newFakeDevice(t)
+	d.bars[0].gate = make(chan struct{})
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 0)
+	r.Write32(gateOffset, 1)
+	r.Write32(bellOffset, 7)
+	if got := d.bells.Value(bellFirst).Load(); got != 0 {
+		t.Fatalf("the ring overtook a posted write: the doorbell is %d", got)
+	}
+	close(d.bars[0].gate)
+	quiesced(c, r)
+	w := d.bars[0].takeWrites()
+	if len(w) != 2 || w[0].bells[0] != 0 || w[1].offset != bellOffset {
+		t.Fatalf("the device saw %+v", w)
+	}
+	if got := d.bells.Value(bellFirst).Load(); got != 7 {
+		t.Errorf("the doorbell is %d", got)
+	}
+	r.Write32(bellOffset, 8)
+	if got := d.bells.Value(bellFirst).Load(); got != 8 {
+		t.Errorf("the doorbell is %d after the queue ran dry", got)
+	}
+}
+
+// The same at speed: write k always finds the doorbell below k. Both ways to
+// ring have to have been taken for the test to mean anything.
+func TestRingNeverOvertakes(t *testing.T) {
+	const rounds = 5000
+	d := newFakeDevice(t)
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 0)
+	for k := uint32(1); k <= rounds; k++ {
+		r.Write32(0x10, k)
+		if k%16 == 0 {
+			quiesced(c, r) // or the page is hardly ever used
+		}
+		r.Write32(bellOffset, k)
+	}
+	quiesced(c, r)
+	messages, next := 0, uint32(1)
+	for _, w := range d.bars[0].takeWrites() {
+		if w.offset == bellOffset {
+			messages++
+			continue
+		}
+		if w.value != next {
+			t.Fatalf("write %d arrived in %d's place", w.value, next)
+		}
+		if w.bells[0] >= next {
+			t.Fatalf("ring %d overtook write %d", w.bells[0], next)
+		}
+		next++
+	}
+	if next != rounds+1 || messages == 0 || messages > rounds-rounds/16 {
+		t.Errorf("%d writes and %d rings came by message", next-1, messages)
+	}
+}
+
+// A second client starts with the count of posted writes at zero, as the first.
+func TestNextClientRingsByPage(t *testing.T) {
+	d := newFakeDevice(t)
+	for range 2 {
+		c, end := connect(t, d, ServeOptions{})
+		r := bar(t, c, 0)
+		r.Write32(0x10, 1)
+		quiesced(c, r)
+		d.bars[0].takeWrites()
+		r.Write32(bellOffset, 5)
+		quiesced(c, r)
+		if w := d.bars[0].takeWrites(); len(w) != 0 {
+			t.Errorf("the ring came by message: %+v", w)
+		}
+		c.Close()
+		end()
+	}
+}
+
+// The device sleeps whenever it sees nothing new, the client waits for each ring
+// to be seen: a lost wake-up would hang.
+func TestNoRingIsLostAcrossTheSocket(t *testing.T) {
+	const rings = 5000
+	d := newFakeDevice(t)
+	d.bars[0].quiet = true
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 0)
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	seen := make(chan uint32, 1)
+	go func() {
+		defer close(seen)
+		for last := uint32(0); last != rings; {
+			d.bells.Arm()
+			if v := d.bells.Value(bellFirst).Load(); v != last {
+				d.bells.Disarm()
+				last = v
+				seen <- v
+				continue
+			}
+			if d.bells.Sleep(ctx) != nil {
+				return
+			}
+		}
+	}()
+	for v := uint32(1); v <= rings; v++ {
+		if v%7 == 0 {
+			r.Write32(0x10, v) // some rings take the socket
+		}
+		r.Write32(bellOffset, v)
+		if got, ok := <-seen; !ok || got != v {
+			t.Fatalf("rang %d, the device saw %d", v, got)
+		}
+	}
+}
+
+func TestWritesDoNotAllocate(t *testing.T) {
+	d := newFakeDevice(t)
+	for _, r := range d.bars {
+		r.quiet = true
+	}
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 0)
+	if n := testing.AllocsPerRun(200, func() { r.Write32(bellOffset, 1) }); n != 0 {
+		t.Errorf("a ring allocates %v times", n)
+	}
+	// The server in this process allocates as it receives; the client alone is
+	// measured by a server that does not read.
+	silent, file, err := Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	uc, err := fileConn(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer uc.Close()
+	lone := &region{client: &Client{conn: newConn(uc), timeout: defaultTimeout}, size: 4096}
+	if n := testing.AllocsPerRun(200, func() { lone.Write32(8, 1) }); n != 0 {
+		t.Errorf("a posted write allocates %v times", n)
+	}
+}
+
+func BenchmarkRing(b *testing.B) {
+	d := newFakeDevice(b)
+	c, _ := connect(b, d, ServeOptions{})
+	r := bar(b, c, 0)
+	b.ReportAllocs()
+	for i := range b.N {
+		r.Write32(bellOffset, uint32(i))
+	}
+}
+
+func BenchmarkPostedWrite(b *testing.B) {
+	d := newFakeDevice(b)
+	d.bars[0].quiet = true
+	c, _ := connect(b, d, ServeOptions{})
+	r := bar(b, c, 0)
+	b.ReportAllocs()
+	for i := range b.N {
+		r.Write32(0x10, uint32(i))
+	}
+	quiesced(c, r)
+}
+
+func BenchmarkRegisterRead(b *testing.B) {
+	d := newFakeDevice(b)
+	d.bars[0].quiet = true
+	c, _ := connect(b, d, ServeOptions{})
+	r := bar(b, c, 0)
+	b.ReportAllocs()
+	for range b.N {
+		r.Read32(0x10)
+	}
+}
