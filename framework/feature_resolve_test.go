@@ -176,7 +176,7 @@ func randomSources(t *testing.T, rng *rand.Rand) (s FeatureSources, off Features
 	pick := func() Features { return Features(rng.Uint32()|rng.Uint32()) & AllFeatures }
 	s = vmxSources(t,
 		LROOwnerQuirk.Is(LROOwner(rng.IntN(4)), Match{}, ""),
-		ChecksumTrustQuirk.Is(ChecksumTrust(rng.IntN(3)), Match{}, ""),
+		ChecksumTrustQuirk.Is(ChecksumTrust(rng.IntN(2)), Match{}, ""),
 		TSOMinLinkQuirk.Is(rng.IntN(2)*1000, Match{}, ""))
 	s.Info.Features, s.Info.CoalescedSizeKnown = pick(), rng.IntN(2) == 0
 	s.Port.Accepts, s.Port.ExactSegments = pick(), rng.IntN(2) == 0

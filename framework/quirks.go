@@ -113,23 +113,23 @@ var MaxDescriptorBytesQuirk = NewIntQuirk(QuirkInfo{
 	Min:       0, Max: 1 << 20,
 }, 0)
 
-// ChecksumTrust says which of a device's checksum verdicts are believed.
+// ChecksumTrust says which of a device's checksum verdicts are believed. A bad
+// verdict is never the end of a packet: the port looks for itself.
 type ChecksumTrust uint8
 
 // Degrees of trust.
 const (
-	TrustAll     ChecksumTrust = iota
-	TrustGood                  // a bad verdict means nothing
-	TrustNothing               // the feature rx-csum is off
+	TrustGood    ChecksumTrust = iota // what the device found good is good
+	TrustNothing                      // the feature rx-csum is off
 )
 
 // ChecksumTrustQuirk: what a checksum verdict is worth.
 var ChecksumTrustQuirk = NewChoiceQuirk(QuirkInfo{
 	Name:      "checksum-trust",
-	Choices:   []string{"all", "good", "nothing"},
-	Doc:       "Which receive checksum verdicts are believed: all; only good ones, a bad one being passed on as unknown; or none, which turns rx-csum off.",
+	Choices:   []string{"good", "nothing"},
+	Doc:       "Whether a packet whose checksums the device found good is believed to be, or nothing it says of them, which turns rx-csum and with it hardware LRO off.",
 	Reference: "QEMU e1000 sets IXSM on every packet; FreeBSD D13561, LRO merged segments with bad checksums",
-}, TrustAll)
+}, TrustGood)
 
 // ResetMethod says how a device is reset.
 type ResetMethod uint8
@@ -155,11 +155,3 @@ var TxSentinelQuirk = NewBoolQuirk(QuirkInfo{
 	Doc:       "The last bytes of a TSO packet, and of the one after it, get a descriptor of their own, or the device reports them finished too early.",
 	Reference: "Linux e1000_tx_map and FreeBSD em(4) TSO_WORKAROUND, premature write-back",
 }, false)
-
-// RxRefillLimitQuirk caps what a refill posts at once.
-var RxRefillLimitQuirk = NewIntQuirk(QuirkInfo{
-	Name:      "rx-refill-limit",
-	Doc:       "Most buffers posted between two receive bells, so that the device starts on the first while the rest are written. 0 is no limit.",
-	Reference: "FreeBSD D24546, refill storms; DPDK vmxnet3 rings after 16 descriptors",
-	Min:       0, Max: 4096,
-}, 0)
