@@ -304,6 +304,7 @@ func (e *Engine) resetDevice(ctx context.Context, f fault) {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()
 	p := e.plan
+	e.watch.lastReset = e.opts.Now()
 	e.page.add(DeviceResets, 1)
 	e.page.add(f.cause, 1)
 	e.opts.Log.Warn().Str("reason", f.reason).Msg("device is reset")

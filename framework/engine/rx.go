@@ -71,7 +71,7 @@ func (q *rxQueue) setBudget(n int) {
 // there were enough buffers.
 func (q *rxQueue) start(dev framework.RxQueue, capacity int) bool {
 	q.dev, q.capacity, q.faulty = dev, capacity, false
-	q.low = min(capacity/4, framework.MaxFragments)
+	q.low = min(capacity/4, len(q.pool.places)/4, framework.MaxFragments)
 	q.reclaim()
 	return q.refill()
 }

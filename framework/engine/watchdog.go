@@ -1,6 +1,10 @@
 package engine
 
-import "fmt"
+import (
+	"fmt"
+
+	"nicd/framework"
+)
 
 // watchdog looks at the age of the oldest packet that the device was given and
 // has not finished. A queue that hangs is kicked; if it still hangs it is reset;
@@ -9,7 +13,7 @@ import "fmt"
 // the time.
 type watchdog struct {
 	queues    []watched
-	lastReset int64 // of the device; 0: never
+	lastReset int64 // of the device, for whatever reason; 0: never
 }
 
 // watched is what the watchdog knows of a queue. Times are Options.Now's.
@@ -75,14 +79,14 @@ func (w *watchdog) act(e *Engine, q int, s *watched, oldest, now int64) (fault, 
 		queue: q, cause: ResetsByWatchdog,
 		reason: fmt.Sprintf("transmit queue %d: oldest packet is %d ms old", q, (now-oldest)/1e6),
 	}
-	if s.step == kicked && (s.reset == 0 || now-s.reset > int64(e.opts.Cooldown)) {
+	_, can := e.dev.(framework.QueueResetter)
+	if can && s.step == kicked && (s.reset == 0 || now-s.reset > int64(e.opts.Cooldown)) {
 		s.step, s.reset = queueReset, now
 		return f, true
 	}
 	if w.lastReset != 0 && now-w.lastReset < int64(e.opts.Cooldown) {
 		return fault{}, false // it was reset just now, and that did not help
 	}
-	w.lastReset = now
 	f.device = true
 	return f, true
 }
