@@ -1,0 +1,214 @@
+package vmxnet3
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"nicd/sim"
+)
+
+// piece is a part of a TSO frame that becomes one packet: segments [from, to).
+type piece struct {
+	from, to int
+	len      int
+	slots    int // of receiver.slots, in order of the pieces
+}
+
+// placeTSO receives a TSO frame as one coalesced packet, or as several if the
+// driver's buffers or the segment count hold no more.
+func (r *receiver) placeTSO(q *rxQueue, f *sim.Frame, pause bool) int {
+	p := &r.packet
+	hlen := f.HeaderLen
+	if tagged := f.Len - p.len; tagged > 0 {
+		hlen -= tagged // stripped
+	}
+	if p.h.Payload != hlen || p.h.Protocol != sim.ProtocolTCP || hlen > len(p.hdr) || f.SegmentSize <= 0 {
+		r.counters[q.id].err++ // no TSO frame; no sender makes it
+		return 1
+	}
+	slots, c, total := r.slots[:0], q.cursors(), f.Segments()
+	r.pieces = r.pieces[:0]
+	for from := 0; from < total; {
+		to := min(total, from+rcMaxSegments)
+		before := len(slots)
+		n := hlen + min((to-from)*f.SegmentSize, f.Len-f.HeaderLen-from*f.SegmentSize)
+		end, next, res := r.reserve(q, slots, c, n, pause)
+		if fit := (capacity(end[before:]) - hlen) / f.SegmentSize; res == planTooLong && fit > 0 {
+			to = from + fit
+			n = hlen + fit*f.SegmentSize
+			end, next, res = r.reserve(q, slots, c, n, pause)
+		}
+		if res == planStarved || res == planBroken {
+			if q.need > 0 {
+				q.need = f.Len // all pieces or none
+			}
+			return r.refused(q, res, 1, pause)
+		}
+		r.pieces = append(r.pieces, piece{from, to, n, len(end) - before})
+		slots, c, from = end, next, to
+	}
+	q.commit(c)
+	r.writePieces(q, f, hlen, slots)
+	return 1
+}
+
+// writePieces writes a TSO frame's pieces, each with headers of its own.
+func (r *receiver) writePieces(q *rxQueue, f *sim.Frame, hlen int, slots []slot) {
+	p := &r.packet
+	total := f.Segments()
+	ip, tcp := p.hdr[p.h.IP:], p.hdr[p.h.L4:]
+	id, seq, flags := binary.BigEndian.Uint16(ip[ipv4ID:]), binary.BigEndian.Uint32(tcp[tcpSeq:]), tcp[tcpFlags]
+	p.hdr = p.hdr[:hlen]
+	for _, c := range r.pieces {
+		p.len, p.segments, p.mss = c.len, c.to-c.from, f.SegmentSize
+		p.src = f.AppendParts(append(p.src[:0], p.hdr), f.HeaderLen+c.from*f.SegmentSize, c.len-hlen)
+		if !p.h.IPv6 {
+			binary.BigEndian.PutUint16(ip[ipv4ID:], id+uint16(c.from))
+		}
+		binary.BigEndian.PutUint32(tcp[tcpSeq:], seq+uint32(c.from*f.SegmentSize))
+		tcp[tcpFlags] = pieceFlags(flags, c, total)
+		p.fixLength()
+		r.finishLRO()
+		r.write(q, slots[:c.slots], capacity(slots[:c.slots]) < c.len)
+		slots = slots[c.slots:]
+	}
+}
+
+// pieceFlags are the TCP flags of a piece (RFC 3168 section 6.1.2 for CWR).
+func pieceFlags(flags byte, c piece, total int) byte {
+	if c.from > 0 {
+		flags &^= sim.TCPCwr
+	}
+	if c.to < total {
+		flags &^= sim.TCPFin | sim.TCPPsh
+	}
+	return flags
+}
+
+// finishLRO completes the header of a packet that was coalesced, or of a TSO
+// frame that is one segment only: that one is an ordinary packet.
+func (r *receiver) finishLRO() {
+	good := r.packet.w3&rcL4Correct != 0
+	if good && (r.packet.segments == 1 || r.m.opt.Variations.LROChecksum) {
+		r.packet.fillChecksum()
+	}
+}
+
+// reportsLRO tells whether the packet's first completion is of type 4.
+func (r *receiver) reportsLRO() bool {
+	p, style := &r.packet, r.m.opt.Variations.LRO
+	if r.m.revision < 2 || style == LROLengthOnly || !r.m.lro.Load() {
+		return false
+	}
+	return p.segments > 1 || style == LROSingle && p.w3&rcTCP != 0 && p.h.Payload < p.len
+}
+
+// lroWords are words 1 and 3 of a type 4 completion whose flags are in w3.
+func (r *receiver) lroWords(w3 uint32) (uint32, uint32) {
+	p := &r.packet
+	segments, mss := uint32(p.segments), uint32(p.mss)
+	switch r.m.opt.Variations.LRO {
+	case LRONoMSS:
+		mss = 0
+	case LRONoCount:
+		segments = 0
+	}
+	if p.segments == 1 {
+		mss = uint32(p.len - p.h.Payload)
+	}
+	return segments, w3&^(0x7f<<compTypeShift) | typeRxCompLRO<<compTypeShift | mss&0xffff
+}
+
+// gather coalesces the packet with the frames after its first one, as long as
+// they are the next segments of the same flow, up to limit bytes, and returns how
+// many frames it took. Only what can be cut again into the same segments is
+// coalesced: the headers are equal but for lengths, checksums, sequence number,
+// an identification that stays or counts up, and FIN and PSH in the last.
+func (r *receiver) gather(frames []sim.Frame, limit int) int {
+	p := &r.packet
+	const unset = -1
+	if !p.coalesces() {
+		return 1
+	}
+	p.mss = p.h.End - p.h.Payload
+	stripped := p.w2&rcTagStripped != 0
+	idStep, took := unset, 1
+	for took < len(frames) && p.tcp()[tcpFlags]&(sim.TCPFin|sim.TCPPsh) == 0 {
+		f, n := &frames[took], &r.next
+		if f.Flags&sim.Segment != 0 {
+			break
+		}
+		n.read(f)
+		n.checksum(f, r.m.shared.features)
+		tag := 0
+		if n.h.VLAN && stripped {
+			n.strip()
+			tag = sim.VLANTagLen
+		}
+		size := n.h.End - n.h.Payload
+		if !n.coalesces() || size > p.mss || p.len+size > limit || p.segments == rcMaxSegments {
+			break
+		}
+		if n.w2 != p.w2 || n.w3 != p.w3 || !p.precedes(n, &idStep) {
+			break
+		}
+		p.src = f.AppendParts(p.src, n.h.Payload+tag, size)
+		p.tcp()[tcpFlags] |= n.tcp()[tcpFlags]
+		p.len += size
+		p.segments++
+		took++
+		if size < p.mss {
+			break
+		}
+	}
+	return took
+}
+
+func (p *packet) tcp() []byte { return p.hdr[p.h.L4:p.h.Payload] }
+
+// coalesces tells whether a packet is a plain segment with good checksums. Its
+// frame ends with the IP packet.
+func (p *packet) coalesces() bool {
+	const need = rcTCP | rcL4Correct | rcIPCorrect
+	if p.w3&need != need || p.h.Payload >= p.len || p.h.End != p.len || p.h.Payload > len(p.hdr) {
+		return false
+	}
+	return p.tcp()[tcpFlags]&^(sim.TCPAck|sim.TCPPsh|sim.TCPFin) == 0
+}
+
+// precedes tells whether n is the segment after p. idStep is by how much the
+// IPv4 identification counts, or negative if that is not known yet.
+func (p *packet) precedes(n *packet, idStep *int) bool {
+	if n.h != (sim.Headers{EtherType: p.h.EtherType, VLAN: p.h.VLAN, IP: p.h.IP, IPv6: p.h.IPv6, Protocol: p.h.Protocol, L4: p.h.L4, Payload: p.h.Payload, End: n.h.End}) {
+		return false
+	}
+	a, b, ip, l4 := p.hdr, n.hdr, p.h.IP, p.h.L4
+	seq := binary.BigEndian.Uint32(a[l4+tcpSeq:]) + uint32(p.len-p.h.Payload)
+	if binary.BigEndian.Uint32(b[l4+tcpSeq:]) != seq {
+		return false
+	}
+	equal := bytes.Equal(a[:ip], b[:ip]) && bytes.Equal(a[l4:l4+tcpSeq], b[l4:l4+tcpSeq]) &&
+		bytes.Equal(a[l4+8:l4+tcpFlags], b[l4+8:l4+tcpFlags]) && bytes.Equal(a[l4+14:l4+16], b[l4+14:l4+16]) &&
+		bytes.Equal(a[l4+18:p.h.Payload], b[l4+18:p.h.Payload])
+	if p.h.IPv6 {
+		return equal && bytes.Equal(a[ip:ip+4], b[ip:ip+4]) && bytes.Equal(a[ip+6:l4], b[ip+6:l4])
+	}
+	if !equal || !bytes.Equal(a[ip:ip+2], b[ip:ip+2]) || !bytes.Equal(a[ip+6:ip+10], b[ip+6:ip+10]) || !bytes.Equal(a[ip+12:l4], b[ip+12:l4]) {
+		return false
+	}
+	return p.nextID(n, idStep)
+}
+
+// nextID tells whether the identification of n follows.
+func (p *packet) nextID(n *packet, idStep *int) bool {
+	first := binary.BigEndian.Uint16(p.hdr[p.h.IP+ipv4ID:])
+	moved := binary.BigEndian.Uint16(n.hdr[n.h.IP+ipv4ID:]) - first
+	if *idStep < 0 {
+		if moved > 1 {
+			return false
+		}
+		*idStep = int(moved)
+		return true
+	}
+	return moved == uint16(*idStep*p.segments)
+}

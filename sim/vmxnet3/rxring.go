@@ -1,0 +1,190 @@
+package vmxnet3
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+
+	"nicd/bus"
+)
+
+// rxQueue is one receive queue: two rings of buffers and one of completions.
+type rxQueue struct {
+	id       int
+	rings    [2]rxRing
+	comp     completion
+	data     uint64 // receive data ring
+	dataSize int    // bytes of an entry, 0 if there is none
+	desc     uint64 // RxQueueDesc
+	intr     int
+	stopped  bool
+	err      uint32
+	bells    bool // updateRxProd is set from activation on
+	opened   bool // the views are of this batch
+	done     int  // completions of this batch
+	need     int  // a packet of so many bytes waits for descriptors
+	packets  int  // since activation
+}
+
+// rxRing is a ring of receive descriptors.
+type rxRing struct {
+	cursor
+	base uint64
+	size int
+	view []byte
+}
+
+// cursor is a place in a ring and the generation of what is the device's there:
+// rxGen or 0.
+type cursor struct {
+	next int
+	gen  uint32
+}
+
+func (c *cursor) advance(size int) {
+	if c.next++; c.next == size {
+		c.next = 0
+		c.gen ^= rxGen
+	}
+}
+
+// rxDesc is a receive descriptor.
+type rxDesc struct {
+	addr uint64
+	w2   uint32
+}
+
+func (d rxDesc) body() bool { return d.w2&rxBody != 0 }
+func (d rxDesc) size() int  { return int(d.w2 & rxLenMask) }
+
+// at reads the descriptor at c, if it is the device's.
+func (r *rxRing) at(c cursor) (d rxDesc, ok bool) {
+	if r.size == 0 {
+		return d, false
+	}
+	at := c.next * descSize
+	d.w2 = bus.Word(r.view, at+rxDescGenWord).Load()
+	if d.w2&rxGen != c.gen {
+		return d, false
+	}
+	d.addr = binary.LittleEndian.Uint64(r.view[at:])
+	return d, true
+}
+
+func (q *rxQueue) cursors() [2]cursor {
+	return [2]cursor{q.rings[0].cursor, q.rings[1].cursor}
+}
+
+func (q *rxQueue) commit(c [2]cursor) {
+	q.rings[0].cursor, q.rings[1].cursor = c[0], c[1]
+}
+
+// ask sets or clears updateRxProd in word. Always-on bells stay on.
+func (q *rxQueue) ask(word *atomic.Uint32, on bool) {
+	v := uint32(0)
+	if on || q.bells {
+		v = 1
+	}
+	word.Store(v)
+}
+
+// slot is a descriptor that a packet is going to use.
+type slot struct {
+	ring  int
+	index int
+	addr  uint64
+	size  int  // bytes of the buffer
+	empty bool // completed without data
+}
+
+// planResult is whether a packet fits what the driver posted.
+type planResult uint8
+
+const (
+	planFits    planResult = iota
+	planStarved            // not enough descriptors
+	planTooLong            // more descriptors than a packet may have
+	planBroken             // a descriptor makes no sense: the queue stopped
+)
+
+// plan appends the slots, at most limit, that a packet of n bytes will use,
+// walking from c, and returns where it ended. Nothing is used up yet.
+//
+// A packet starts in a HEAD of ring 1; BODY descriptors before it are passed
+// over. It goes on in ring 1 if a BODY is next there, else in ring 2. Without a
+// second ring it goes on in whatever is next in ring 1.
+func (r *receiver) plan(q *rxQueue, c [2]cursor, slots []slot, n, limit int) ([]slot, [2]cursor, planResult) {
+	v := &r.m.opt.Variations
+	first := len(slots)
+	skip := every(v.SkipEvery, q.packets)
+	empty := every(v.ZeroLengthEvery, q.packets)
+	hole := every(v.ZeroLengthBodyEvery, q.packets)
+	for got := 0; got < n; {
+		used := len(slots) - first
+		k, d, ok := q.head(&c, used == 0)
+		switch {
+		case !ok:
+			return slots, c, planStarved
+		case used == 0 && !empty && !skip && d.size() < minHeadBuffer, d.size() == 0:
+			r.halt(q, errSmallBuffer)
+			return slots, c, planBroken
+		case k == 1 && !d.body():
+			r.halt(q, errDescUnsupported)
+			return slots, c, planBroken
+		case used == limit:
+			return slots, c, planTooLong
+		}
+		s := slot{ring: k, index: c[k].next, addr: d.addr, size: d.size()}
+		c[k].advance(q.rings[k].size)
+		switch {
+		case used == 0 && skip:
+			skip = false
+			continue
+		case used == 0 && empty:
+			empty = false
+			s.empty = true
+			slots = append(slots, s)
+			first++
+			continue
+		case used == 1 && hole:
+			hole = false
+			s.empty = true
+			limit++
+		default:
+			got += s.size
+		}
+		slots = append(slots, s)
+	}
+	return slots, c, planFits
+}
+
+// head finds the next descriptor for a packet: its first, or one more.
+func (q *rxQueue) head(c *[2]cursor, first bool) (ring int, d rxDesc, ok bool) {
+	d, ok = q.rings[0].at(c[0])
+	if first {
+		for ok && d.body() {
+			c[0].advance(q.rings[0].size)
+			d, ok = q.rings[0].at(c[0])
+		}
+		return 0, d, ok
+	}
+	if ok && (d.body() || q.rings[1].size == 0) {
+		return 0, d, true
+	}
+	d, ok = q.rings[1].at(c[1])
+	return 1, d, ok
+}
+
+// maxSlots is how many descriptors a packet may use.
+func (r *receiver) maxSlots() int {
+	n := r.m.shared.maxRxSG
+	if n == 0 && r.m.opt.Variations.ZeroRxSGIsOne {
+		return 1
+	}
+	if n == 0 {
+		return maxRxPackets - 8
+	}
+	return min(n, maxRxPackets-8)
+}
+
+// every tells whether it is the turn of what happens at every n-th packet.
+func every(n, packets int) bool { return n > 0 && packets%n == n-1 }
