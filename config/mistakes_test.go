@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,19 @@ type knobs struct {
 	Chance     float64
 	Style      string
 	Never      [1]int
+	Merge      mergeStyle
+}
+
+// mergeStyle is a knob with words for its values.
+type mergeStyle uint8
+
+func (m *mergeStyle) UnmarshalText(text []byte) error {
+	i := slices.Index([]string{"plain", "odd"}, string(text))
+	if i < 0 {
+		return errors.New("one of plain, odd")
+	}
+	*m = mergeStyle(i)
+	return nil
 }
 
 var mistakeVocabulary = Vocabulary{
@@ -150,6 +164,8 @@ var mistakes = []struct{ name, old, new string }{
 	{"variation type", `few-vectors = true`, `few-vectors = 1`},
 	{"variation range", `few-vectors = true`, `limit = 256`},
 	{"variation time", `few-vectors = true`, `throttle = 5`},
+	{"variation word", `few-vectors = true`, `merge = "even"`},
+	{"variation word as a number", `few-vectors = true`, `merge = 1`},
 	{"variation of an odd type", `few-vectors = true`, `never = [1]`},
 	{"variations of a model without", "model = \"vmxnet3\"\n    wire = \"w0\"", "model = \"vmxnet3\"\n    wire = \"w0\"\n    variations { x = 1 }"},
 	{"feature unknown", `lro = true`, `lor = true`},
@@ -221,6 +237,33 @@ func firstDifference(got, want string) string {
 		}
 	}
 	return "lengths differ"
+}
+
+func TestKnobs(t *testing.T) {
+	const block = `few-vectors = false
+      icr-keeps = true
+      throttle = "128us"
+      limit = 255
+      level = -3
+      chance = 0.5
+      style = "x"
+      merge = "odd"`
+	c, err := Parse("n.hcl", []byte(strings.Replace(base, "few-vectors = true", block, 1)), mistakeVocabulary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := knobs{ICRKeeps: true, Throttle: 128 * time.Microsecond, Limit: 255, Level: -3, Chance: 0.5, Style: "x", Merge: 1}
+	if got := c.Interfaces[1].Device.Sim.Variation; got != any(want) {
+		t.Errorf("%+v", got)
+	}
+	if mistakeVocabulary.Models[1].Variation != any(knobs{Limit: 7}) {
+		t.Error("the vocabulary's own knobs changed")
+	}
+	for name, want := range map[string]string{"LRO": "lro", "LROStyle": "lro-style", "ZeroRxSGIsOne": "zero-rx-sg-is-one", "OffloadsOnSOP": "offloads-on-sop", "V5": "v5"} {
+		if got := dashed(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
 }
 
 func TestBaseIsGood(t *testing.T) {

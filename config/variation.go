@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding"
 	"math/big"
 	"reflect"
 	"strings"
@@ -72,9 +73,19 @@ func (d *decoder) knob(a *hclsyntax.Attribute, f reflect.Value) {
 	}
 }
 
-// setKnob sets f to v, or says what it would have taken.
+// setKnob sets f to v, or says what it would have taken. A type with words for
+// its values (encoding.TextUnmarshaler) judges them itself.
 func setKnob(f reflect.Value, v cty.Value) (want string, ok bool) {
+	words, hasWords := f.Addr().Interface().(encoding.TextUnmarshaler)
 	switch {
+	case hasWords:
+		want = "text"
+		if v.Type() == cty.String {
+			err := words.UnmarshalText([]byte(v.AsString()))
+			if ok = err == nil; !ok {
+				want = strings.Join(strings.Fields(err.Error()), " ")
+			}
+		}
 	case f.Type() == reflect.TypeFor[time.Duration]():
 		want = "a time such as \"50us\""
 		if v.Type() == cty.String {

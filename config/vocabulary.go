@@ -23,15 +23,16 @@ type Vocabulary struct {
 type Model struct {
 	Name      string
 	Revisions int // 1 to so many; 0 if it has none
-	// Variation is a struct whose bool, number, string and time.Duration fields
-	// are the knobs of a variations block, by their names in lower case with
-	// dashes: FewVectors is few-vectors.
+	// Variation is a struct whose fields are the knobs of a variations block, by
+	// their names in lower case with dashes: FewVectors is few-vectors. They are
+	// bool, number, string, time.Duration or an encoding.TextUnmarshaler, whose
+	// error is the end of "NAME is ...".
 	Variation any
 }
 
 // KnownModels are the models that exist, without variations.
 func KnownModels() []Model {
-	return []Model{{Name: "vmxnet3", Revisions: 4}, {Name: "82540EM"}, {Name: "82544GC"}, {Name: "82545EM"}, {Name: "82574L"}}
+	return []Model{{Name: "vmxnet3", Revisions: 4}, {Name: "82540EM"}, {Name: "82574L"}}
 }
 
 func (v Vocabulary) models() []Model {
