@@ -9,6 +9,8 @@ import (
 
 // finish writes the headers of a merged aggregate into its first frame.
 func (e *Engine) finish(in []Packet, a *Aggregate) {
+	a.Flags |= Merged
+	a.Checksum = ChecksumPartial
 	e.stats.MaxSegments = max(e.stats.MaxSegments, uint64(a.Segments))
 	d := in[a.Head].Data
 	ip, tcp := d[a.L3Offset:a.L4Offset], d[a.L4Offset:a.HeaderLen]

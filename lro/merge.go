@@ -6,12 +6,12 @@ import "bytes"
 func (e *Engine) take(in []Packet, i int32, out []Aggregate) []Aggregate {
 	v, p := &e.view, &in[i]
 	hash := e.table.hash(v)
-	x := e.table.find(v, hash)
+	x, free := e.table.find(v, hash)
 	if x == nil || x.out < 0 {
-		return e.begin(p, i, x, hash, out)
+		return e.begin(p, i, x, hash, free, out)
 	}
 	a := &out[x.out]
-	r := x.mismatch(v)
+	r := x.mismatch(v, a)
 	if r == reasonNone && v.deep && !deepEqual(in[a.Head].Data, p.Data, v) {
 		r = ReasonOptions
 	}
@@ -20,7 +20,7 @@ func (e *Engine) take(in []Packet, i int32, out []Aggregate) []Aggregate {
 	}
 	if r != reasonNone {
 		e.close(x, r)
-		return e.begin(p, i, x, hash, out)
+		return e.begin(p, i, x, hash, free, out)
 	}
 	if p.Checksum == ChecksumUnknown && !e.verify(p, v.l3, v.l4, v.headerLen) {
 		e.close(x, ReasonBadChecksum)
@@ -31,7 +31,7 @@ func (e *Engine) take(in []Packet, i int32, out []Aggregate) []Aggregate {
 }
 
 // mismatch returns why the view cannot follow the entry's last segment; reasonNone if it can.
-func (x *entry) mismatch(v *view) Reason {
+func (x *entry) mismatch(v *view, a *Aggregate) Reason {
 	d := (x.link[0] ^ v.link[0]) | (x.link[1] ^ v.link[1]) | (x.net ^ v.net) | (x.tcp ^ v.tcp) | (x.opt ^ v.opt) |
 		(x.tail ^ v.tail) | uint64(x.mark^v.mark)
 	if d != 0 {
@@ -43,7 +43,7 @@ func (x *entry) mismatch(v *view) Reason {
 	if v.payload > uint32(x.size) {
 		return ReasonLarger
 	}
-	if v.payload > x.room {
+	if a.Len+v.payload > x.limit {
 		return ReasonSizeLimit
 	}
 	step := v.id - x.id
@@ -106,34 +106,24 @@ func (e *Engine) join(in []Packet, i int32, x *entry, a *Aggregate) {
 	a.Tail = i
 	a.Len += v.payload
 	a.Segments++
-	a.Flags |= Merged
 	a.ending = v.ending
-	if x.mode == IDNone {
-		x.mode = IDFixed
-		if v.id != x.id {
-			x.mode = IDIncrement
-		}
-		if v.flags&IPv6 == 0 {
-			a.IDMode = x.mode
-		}
-		a.Checksum = ChecksumPartial
-	}
+	x.mode = IDFixed - IDMode(v.id-x.id)
+	a.IDMode = x.mode & v.modes
 	x.id = v.id
 	x.next += v.payload
-	x.room -= v.payload
-	if r := e.last(a, v, x.size); r != reasonNone {
+	if r := e.last(a, v.ending, v.payload, x.size); r != reasonNone {
 		e.close(x, r)
 	}
 }
 
-// last returns why nothing may follow the segment in the view; reasonNone if something may.
-func (e *Engine) last(a *Aggregate, v *view, size uint16) Reason {
+// last returns why nothing may follow a segment that has just joined; reasonNone if something may.
+func (e *Engine) last(a *Aggregate, ending uint8, payload uint32, size uint16) Reason {
 	switch {
-	case v.ending&flagFIN != 0:
+	case ending&flagFIN != 0:
 		return ReasonFIN
-	case v.ending != 0:
+	case ending != 0:
 		return ReasonPush
-	case v.payload < uint32(size):
+	case payload < uint32(size):
 		return ReasonShort
 	case a.Segments >= e.maxSegments:
 		return ReasonSegmentLimit
@@ -141,53 +131,56 @@ func (e *Engine) last(a *Aggregate, v *view, size uint16) Reason {
 	return reasonNone
 }
 
-// begin opens an aggregate with packet i, which is in the view. x is the flow's entry if it has one.
-func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, out []Aggregate) []Aggregate {
+// begin opens an aggregate with packet i, which is in the view. x is the flow's entry if it has one; if not, free is the
+// free way of its set.
+func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, free int, out []Aggregate) []Aggregate {
 	v := &e.view
-	switch {
-	case v.groupAddress():
-		return e.alone(p, i, ReasonAddress, out)
-	case v.ending&flagFIN != 0:
-		return e.alone(p, i, ReasonFIN, out)
-	case v.ending != 0:
-		return e.alone(p, i, ReasonPush, out)
-	case e.maxSegments == 1:
-		return e.alone(p, i, ReasonSegmentLimit, out)
+	if v.ending != 0 || e.maxSegments == 1 || v.groupAddress() {
+		return e.alone(p, i, e.only(v), out)
 	}
 	if x == nil {
-		var evicted bool
-		if x, evicted = e.table.slot(hash); evicted {
-			e.close(x, ReasonEvicted)
+		if free == ways {
+			free = e.table.oldest(hash)
+			e.close(&e.table.sets[hash&e.table.mask].entries[free], ReasonEvicted)
 		}
+		x = e.table.slot(hash, free)
 		x.identity = v.identity
 	}
-	x.shape, x.mark = v.shape, v.mark
+	x.shape = v.shape
+	x.mark = v.mark
 	x.next = v.seq + v.payload
+	x.limit = e.limit(v)
+	x.out = int32(len(out))
 	x.size = uint16(v.payload)
 	x.id = v.id
 	x.mode = IDNone
-	x.out = int32(len(out))
-	x.room = e.room(v)
 	e.open++
-	out = append(out, e.aggregate(p, i))
-	if v.cwr {
-		out[x.out].Flags |= CWRCopied
-	}
+	out = append(out, Aggregate{
+		Head: i, Tail: i, Len: p.Len, Segments: 1, SegmentSize: uint16(v.payload),
+		L3Offset: v.l3, L4Offset: v.l4, HeaderLen: v.headerLen, Checksum: p.Checksum, Flags: v.flags,
+	})
 	return out
 }
 
-// room returns how many bytes of payload may be added to the packet in the view.
-func (e *Engine) room(v *view) uint32 {
-	limit := uint32(maxIPv4Len)
+// only returns why nothing may follow the packet in the view, which could be part of an aggregate otherwise.
+func (e *Engine) only(v *view) Reason {
+	switch {
+	case v.groupAddress():
+		return ReasonAddress
+	case v.ending&flagFIN != 0:
+		return ReasonFIN
+	case v.ending != 0:
+		return ReasonPush
+	}
+	return ReasonSegmentLimit
+}
+
+// limit returns how long a frame with the headers in the view may become.
+func (e *Engine) limit(v *view) uint32 {
 	if v.flags&IPv6 != 0 {
-		limit = maxIPv6Len
+		return uint32(v.l3) + e.maxLen
 	}
-	limit = min(limit, e.maxLen)
-	used := uint32(v.headerLen-v.l3) + v.payload
-	if used > limit {
-		return 0
-	}
-	return limit - used
+	return uint32(v.l3) + min(e.maxLen, maxIPv4Len)
 }
 
 // groupAddress reports whether an address is one that no TCP connection has. Only the first packet of an aggregate
@@ -200,6 +193,5 @@ func (v *view) groupAddress() bool {
 		return v.addr[0]&0xff == 0xff || v.addr[2]&0xff == 0xff ||
 			v.addr[0]|v.addr[1] == 0 || v.addr[2]|v.addr[3] == 0
 	}
-	source, destination := uint32(v.addr[0]), uint32(v.addr[0]>>32)
-	return source == 0 || destination == 0 || source&0xff >= 224 || destination&0xff >= 224
+	return group4(v.link[0], v.addr[0])
 }

@@ -196,6 +196,30 @@ func TestModel(t *testing.T) {
 	})
 }
 
+// TestQuickIsTheLongWay runs each drawn trace with and without the short way: outputs, packets, frames and counters are
+// the same.
+func TestQuickIsTheLongWay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		tr := drawTrace(t)
+		var text [2]string
+		for i := range text {
+			in := slices.Clone(tr.in)
+			for j := range in {
+				in[j].Data = bytes.Clone(in[j].Data)
+			}
+			e := New(tr.options)
+			e.longWay = i == 1
+			out := e.Batch(in, nil)
+			s := e.Stats()
+			s.Verified = 0 // the short way may compute one again
+			text[i] = fmt.Sprintf("%+v\n%+v\n%+v\n%x", out, s, in, snapshot(in))
+		}
+		if text[0] != text[1] {
+			t.Fatalf("the short way:\n%s\nthe long way:\n%s", text[0], text[1])
+		}
+	})
+}
+
 // TestBatching is property P7: how a trace is cut into batches changes the grouping and nothing else.
 func TestBatching(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -9,20 +9,25 @@ const ways = 8 // slots of a set: their tags fill one cache line, and a search l
 type entry struct {
 	identity
 	shape
-	mark uint32
-	next uint32 // the sequence number that follows
-	room uint32 // bytes of payload that still fit
-	out  int32  // index of the aggregate in the output; -1 if none is open
-	size uint16 // payload of the first segment
-	id   uint16 // IPv4 identification of the last segment
-	mode IDMode
+	mark  uint32
+	next  uint32 // the sequence number that follows
+	limit uint32 // the most that Aggregate.Len may become
+	out   int32  // index of the aggregate in the output; -1 if none is open
+	size  uint16 // payload of the first segment
+	id    uint16 // IPv4 identification of the last segment
+	mode  IDMode
+}
+
+// set is the entries whose hash ends alike. They fill up in order within a generation.
+type set struct {
+	tags    [ways]uint64 // generation, hash
+	entries [ways]entry
 }
 
 // table is a set-associative table of flows. An entry counts only if its tag carries the current generation, so that
 // forgetting all flows is one addition.
 type table struct {
-	tags       []uint64 // generation, hash
-	entries    []entry
+	sets       []set
 	used       []uint32 // slots taken in this generation, in the order of arrival
 	mask       uint64
 	generation uint64
@@ -34,8 +39,7 @@ func (t *table) init(flows int, seed uint64) {
 	for sets*ways < flows {
 		sets *= 2
 	}
-	t.tags = make([]uint64, sets*ways)
-	t.entries = make([]entry, sets*ways)
+	t.sets = make([]set, sets)
 	t.used = make([]uint32, 0, sets*ways)
 	t.mask = uint64(sets - 1)
 	t.generation = 1
@@ -47,7 +51,7 @@ func (t *table) forget() {
 	t.used = t.used[:0]
 	t.generation++
 	if t.generation>>32 != 0 {
-		clear(t.tags)
+		clear(t.sets)
 		t.generation = 1
 	}
 }
@@ -65,19 +69,20 @@ func (t *table) hash(v *view) uint64 {
 
 func (t *table) tag(hash uint64) uint64 { return t.generation<<32 | hash>>32 }
 
-// find returns the entry of the view's flow, or nil.
-func (t *table) find(v *view, hash uint64) *entry {
-	base := (hash & t.mask) * ways
-	tags := (*[ways]uint64)(t.tags[base:])
+// find returns the entry of the view's flow, or nil and the way of its set that is free; that is ways if none is.
+func (t *table) find(v *view, hash uint64) (x *entry, free int) {
+	s := &t.sets[hash&t.mask]
 	want := t.tag(hash)
-	for i := range tags {
-		if tags[i] == want {
-			if x := &t.entries[base+uint64(i)]; x.same(v) {
-				return x
+	for i, tag := range s.tags {
+		if tag == want {
+			if x := &s.entries[i]; x.same(v) {
+				return x, i
 			}
+		} else if tag>>32 != t.generation {
+			return nil, i
 		}
 	}
-	return nil
+	return nil, ways
 }
 
 // same reports whether the entry is of the view's flow. meta tells the families apart, and IPv4 has one address word.
@@ -89,25 +94,29 @@ func (x *entry) same(v *view) bool {
 	return d == 0
 }
 
-// slot returns an entry for a flow that has none: a free one of its set, or the oldest one. What is in it is to be
-// overwritten; if it is an open aggregate, evicted is true.
-func (t *table) slot(hash uint64) (x *entry, evicted bool) {
-	base := (hash & t.mask) * ways
-	tags := (*[ways]uint64)(t.tags[base:])
-	oldest := 0
-	for i := range tags {
-		if tags[i]>>32 != t.generation {
-			tags[i] = t.tag(hash)
-			t.used = append(t.used, uint32(base)+uint32(i))
-			return &t.entries[base+uint64(i)], false
-		}
-		if t.entries[base+uint64(i)].out < t.entries[base+uint64(oldest)].out {
-			oldest = i
+// slot gives a way of the hash's set to the hash and returns its entry.
+func (t *table) slot(hash uint64, way int) *entry {
+	s := &t.sets[hash&t.mask]
+	if s.tags[way]>>32 != t.generation {
+		t.used = append(t.used, uint32(hash&t.mask)*ways+uint32(way))
+	}
+	s.tags[way] = t.tag(hash)
+	return &s.entries[way]
+}
+
+// at returns the entry with an index as in used.
+func (t *table) at(i uint32) *entry { return &t.sets[i/ways].entries[i%ways] }
+
+// oldest returns the way of a full set that is to make way: one whose aggregate has ended, or the one whose aggregate
+// is the oldest.
+func (t *table) oldest(hash uint64) (way int) {
+	s := &t.sets[hash&t.mask]
+	for i := range s.entries {
+		if s.entries[i].out < s.entries[way].out {
+			way = i
 		}
 	}
-	tags[oldest] = t.tag(hash)
-	x = &t.entries[base+uint64(oldest)]
-	return x, x.out >= 0
+	return way
 }
 
 // close ends the entry's aggregate, if one is open.
@@ -133,7 +142,7 @@ func (e *Engine) closePair(r Reason) {
 		return
 	}
 	for _, i := range e.table.used {
-		if x := &e.table.entries[i]; x.addr == e.view.addr {
+		if x := e.table.at(i); x.addr == e.view.addr {
 			e.close(x, r)
 		}
 	}

@@ -62,18 +62,15 @@ type view struct {
 	l4        uint16
 	headerLen uint16
 	id        uint16
-	ending    uint8 // FIN and PSH
-	cwr       bool
-	deep      bool // tags or options are longer than what is in identity and shape
+	ending    uint8  // FIN and PSH
+	modes     IDMode // all bits for IPv4, none for IPv6, which has no identification
+	deep      bool   // tags or options are longer than what is in identity and shape
 	scope     scope
 	flags     AggregateFlags
 }
 
 // parse fills in the view. It returns reasonNone if the packet may become part of an aggregate.
 func (v *view) parse(p *Packet, e *Engine) Reason {
-	if v.quick(p, e) {
-		return reasonNone
-	}
 	r := v.parseEthernet(p, e)
 	if !p.coalesced(v.payload) {
 		return r
@@ -179,6 +176,7 @@ func (v *view) parseIPv4(p *Packet, ip []byte, e *Engine) Reason {
 	v.l4 = v.l3 + uint16(header)
 	v.net = w0&0xffff00000000ffff | w1&0xffff<<16
 	v.id = bits.ReverseBytes16(uint16(w0 >> 32))
+	v.modes = IDIncrement | IDFixed
 	r := v.parseTCP(p, ip[header:], int(total)-header)
 	switch {
 	case fragment&0x2000 != 0:
@@ -238,7 +236,7 @@ func (v *view) parseIPv6(p *Packet, ip []byte, e *Engine) Reason {
 	v.scope = scopeFlow
 	v.l4 = v.l3 + ipv6Len
 	v.net = w0 &^ (0xffff << 32)
-	v.id = 0
+	v.id, v.modes = 0, 0
 	length := int(bits.ReverseBytes16(uint16(w0 >> 32)))
 	if r := v.parseTCP(p, ip[ipv6Len:], length); r != reasonNone {
 		return r
@@ -280,7 +278,9 @@ func (v *view) parseTCP(p *Packet, t []byte, length int) Reason {
 	v.seq = binary.BigEndian.Uint32(h[4:])
 	v.tcp = w &^ (0xffff<<32 | (flagFIN|flagPSH)<<8)
 	v.ending = flags & (flagFIN | flagPSH)
-	v.cwr = flags&flagCWR != 0
+	if flags&flagCWR != 0 {
+		v.flags |= CWRCopied
+	}
 	v.tail = uint64(binary.LittleEndian.Uint32(h[8:])) << 32
 	v.opt = 0
 	v.options(t[20:header])
