@@ -72,7 +72,7 @@ func soon(t testing.TB) context.Context {
 func TestClientSeesTheDevice(t *testing.T) {
 	c, _ := connect(t, newFakeDevice(t), ServeOptions{})
 	want := bus.Info{Address: "test", Vendor: fakeVendor, Device: fakeID, Revision: 3,
-		Vectors: [3]int{1, 1, fakeMSIX}, CanReset: true, DMABase: 0x100000000}
+		Vectors: [3]int{1, fakeMSI, fakeMSIX}, CanReset: true, DMABase: 0x100000000}
 	if got := c.Info(); got != want {
 		t.Errorf("Info = %+v, want %+v", got, want)
 	}
@@ -216,6 +216,28 @@ func TestDMA(t *testing.T) {
 	if err := c.MapDMA(bus.HeapMemory(4096), 0); !errors.Is(err, bus.ErrUnsupported) {
 		t.Errorf("heap memory: %v", err)
 	}
+}
+
+// A device that was pulled out may still be looking at memory while its client
+// takes that back: the mapping stays as long as the device refers to it.
+func TestDMAOfADeviceThatIsGone(t *testing.T) {
+	d := newFakeDevice(t)
+	c, _ := connect(t, d, ServeOptions{})
+	mem, err := bus.NewMemory("arena", 8192)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mem.Close()
+	if err := c.MapDMA(mem, 0); err != nil {
+		t.Fatal(err)
+	}
+	d.mu.Lock()
+	d.gone = true
+	d.mu.Unlock()
+	if err := c.UnmapDMA(mem); err != nil {
+		t.Errorf("UnmapDMA = %v", err)
+	}
+	d.memoryAt(0).Bytes()[5000] = 1 // a fault if it is unmapped
 }
 
 func TestUnsealedMemoryIsRefused(t *testing.T) {

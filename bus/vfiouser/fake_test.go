@@ -22,10 +22,12 @@ type fakeDevice struct {
 	events []*bus.Event
 	log    []string // calls, but for register and configuration accesses
 	mapErr error
+	gone   bool // UnmapDMA fails as that of a device that was unplugged
 }
 
 const (
 	fakeVendor, fakeID = 0x15ad, 0x07b0
+	fakeMSI            = 4
 	fakeMSIX           = 5
 	bellOffset         = 0x600
 	bellStride         = 8
@@ -56,7 +58,7 @@ func newFakeDevice(t testing.TB) *fakeDevice {
 
 func (d *fakeDevice) Info() bus.Info {
 	return bus.Info{Address: "fake:0", Vendor: fakeVendor, Device: fakeID, Revision: 3,
-		Vectors: [3]int{1, 1, fakeMSIX}, CanReset: true, DMABase: 0x100000000}
+		Vectors: [3]int{1, fakeMSI, fakeMSIX}, CanReset: true, DMABase: 0x100000000}
 }
 
 func (d *fakeDevice) ReadConfig(offset, size int) (uint32, error) {
@@ -122,6 +124,9 @@ func (d *fakeDevice) MapDMA(m *bus.Memory, iova uint64) error {
 func (d *fakeDevice) UnmapDMA(m *bus.Memory) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.gone {
+		return bus.ErrGone
+	}
 	if _, ok := d.maps[m]; !ok {
 		return errors.New("not mapped")
 	}

@@ -1,6 +1,7 @@
 package vfiouser
 
 import (
+	"errors"
 	"math"
 	"os"
 	"slices"
@@ -138,20 +139,29 @@ func (t *dmaTable) remove(u dmaUnmap) error {
 	return nil
 }
 
-// close ends the device's use of a mapping and then the mapping.
+// close ends the device's use of a mapping and then the mapping. A device that
+// is gone, or about to be, has none or will drop it by itself: what it refers to
+// until then stays mapped.
 func (t *dmaTable) close(m mapping) error {
 	if m.mem == nil {
 		return nil
 	}
-	if err := t.dev.UnmapDMA(m.mem); err != nil {
-		return err // the device may still use it: a mapping leaks, memory does not get lost under it
+	err := t.dev.UnmapDMA(m.mem)
+	if errors.Is(err, bus.ErrGone) {
+		m.mem.Abandon()
+		return nil
+	}
+	if err != nil {
+		return err
 	}
 	return m.mem.Close()
 }
 
 func (t *dmaTable) end() {
 	for _, m := range t.maps {
-		_ = t.close(m)
+		if t.close(m) != nil {
+			m.mem.Abandon() // the device won't let go of it
+		}
 	}
 	t.maps = nil
 }

@@ -19,6 +19,7 @@ type irqs struct {
 	server *server
 	kind   bus.InterruptKind // which kind lines are of
 	lines  []line            // nil while interrupts are off
+	used   int               // lines that the client has named since they are on
 	// alerts are the error and the request interrupt, which are not the device's.
 	alerts [2]atomic.Pointer[bus.Event]
 	tasks  sync.WaitGroup
@@ -121,6 +122,7 @@ func (i *irqs) assign(kind bus.InterruptKind, q setIRQs, fds descriptors) error 
 		closeEvents(events)
 		return err
 	}
+	i.used = max(i.used, int(q.start+q.count))
 	replaced := make([]*bus.Event, 0, q.count)
 	for n := range int(q.count) {
 		l := &i.lines[int(q.start)+n]
@@ -174,15 +176,21 @@ func (i *irqs) on(kind bus.InterruptKind) error {
 		}
 		lines[n].latch = latch
 	}
-	i.kind, i.lines = kind, lines
+	i.kind, i.lines, i.used = kind, lines, 0
 	return nil
 }
 
 // apply tells the device which event is which vector's, and hands on what was
-// latched meanwhile.
+// latched meanwhile. How many vectors of MSI are enabled says to the device how
+// to share them, so it gets as many as the client uses; of MSI-X, whose vectors
+// come one by one, it gets all.
 func (i *irqs) apply() error {
-	events := make([]*bus.Event, len(i.lines))
-	for n := range i.lines {
+	n := len(i.lines)
+	if i.kind == bus.MSI {
+		n = i.used
+	}
+	events := make([]*bus.Event, n)
+	for n := range events {
 		events[n] = i.lines[n].target()
 	}
 	if err := i.server.dev.SetInterrupts(i.kind, events); err != nil {

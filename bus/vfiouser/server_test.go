@@ -326,9 +326,12 @@ func TestSetIRQsShapes(t *testing.T) {
 		{"index that no device has", irqMessage(0x24, 5, 0, 1), fds[:1], no, 0},
 		{"not an eventfd", irqMessage(0x24, 2, 0, 1), []int{memfd(t, 4096)}, no, 0},
 		{"off", irqMessage(0x21, 2, 0, 0), nil, irqDone, 0},
+		{"two of four MSI", irqMessage(0x24, 1, 0, 2), fds[:2], irqDone, 0},
+		{"MSI off", irqMessage(0x21, 1, 0, 0), nil, irqDone, 0},
 	})
 	want := []string{"interrupts INTx 1", "unmask 0", "interrupts INTx 0",
-		"interrupts MSI-X 5", "interrupts MSI-X 5", "interrupts MSI-X 5", "interrupts MSI-X 5", "interrupts MSI-X 0"}
+		"interrupts MSI-X 5", "interrupts MSI-X 5", "interrupts MSI-X 5", "interrupts MSI-X 5", "interrupts MSI-X 0",
+		"interrupts MSI 2", "interrupts MSI 0"}
 	if got := d.takeLog(); !slices.Equal(got, want) {
 		t.Errorf("the device saw %q, want %q", got, want)
 	}
