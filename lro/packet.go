@@ -16,6 +16,8 @@ type Packet struct {
 	// over the addresses and ports, so that a hash that is missing, wrong or different within one connection can change
 	// neither the order nor the result.
 	Hash uint32
+	// Handle is the caller's: a buffer number, a descriptor. The engine never looks at it.
+	Handle uint64
 	// Mark is any value that the consumer can see and that must be equal in an aggregate: a firewall mark, a VRF.
 	Mark uint32
 	// Port names where the packet came in, if packets of several ports share one engine. Packets of different ports are

@@ -107,10 +107,12 @@ func (r Reason) String() string {
 	return reasonNames[r]
 }
 
-// Stats are counters since the engine was made. They only grow, and they add up:
+// Stats are counters since the engine was made. They only grow, and they add up after each batch:
 //
 //	Packets = Outputs + Merged
-//	Outputs = sum of Ended + sum of Passed (+ what a Holder holds)
+//	Outputs = sum of Ended + sum of Passed
+//
+// Packets that a Holder holds are in Packets already, and in Outputs and Merged when they are released.
 type Stats struct {
 	Batches uint64 // calls of Batch
 	Packets uint64 // packets that came in
