@@ -12,7 +12,8 @@ import (
 // link changes, faults, resets, the watchdog, and handing out events. It lives
 // from New to Detach.
 type adminTask struct {
-	wake   chan struct{}
+	wake   chan struct{} // there is something to do
+	news   chan struct{} // there is an event to hand out
 	quit   context.CancelFunc
 	done   chan struct{}
 	events chan Event
@@ -36,7 +37,7 @@ const maxFaults = 64
 
 func (a *adminTask) start(e *Engine) {
 	ctx, quit := context.WithCancel(context.Background())
-	a.wake, a.events = make(chan struct{}, 1), make(chan Event)
+	a.wake, a.news, a.events = make(chan struct{}, 1), make(chan struct{}, 1), make(chan Event)
 	a.quit, a.done = quit, make(chan struct{})
 	tick, stop := e.opts.Tick, func() {}
 	if tick == nil {
@@ -63,6 +64,7 @@ func (e *Engine) adminLoop(ctx context.Context, tick <-chan time.Time) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-a.news:
 		case <-a.wake:
 			e.runAdmin(ctx, false)
 		case <-tick:
@@ -106,13 +108,16 @@ func (e *Engine) emit(ev Event) {
 	}
 	a.pending = append(a.pending, ev)
 	a.mu.Unlock()
-	e.wakeAdmin()
+	signal(a.news)
 }
 
 // wakeAdmin makes the admin task run. Any goroutine may call it.
-func (e *Engine) wakeAdmin() {
+func (e *Engine) wakeAdmin() { signal(e.admin.wake) }
+
+// signal stores a token in a channel of capacity one, if there is none.
+func signal(c chan struct{}) {
 	select {
-	case e.admin.wake <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -622,16 +622,17 @@ func (u *fakeUpper) frame(q int, p framework.Packet, offset uint32, pieces ...[]
 
 // rig is an engine between a fakeDevice and a fakeUpper.
 type rig struct {
-	t      testing.TB
-	dev    *fakeDevice
-	up     *fakeUpper
-	e      *Engine
-	tick   chan time.Time
-	clock  *fakeClock
-	opts   Options
-	plan   Plan
-	lros   int // LRO engines made
-	events []Event
+	t     testing.TB
+	dev   *fakeDevice
+	up    *fakeUpper
+	e     *Engine
+	tick  chan time.Time
+	clock *fakeClock
+	opts  Options
+	plan  Plan
+	lros  int // LRO engines made
+	// resettable gives the device the method to reset one queue.
+	resettable bool
 }
 
 type fakeClock struct {
@@ -696,7 +697,11 @@ func newRig(t testing.TB, queues int, setup func(*rig)) *rig {
 	if setup != nil {
 		setup(r)
 	}
-	r.build(r.dev)
+	dev := framework.Device(r.dev)
+	if r.resettable {
+		dev = resettable{r.dev}
+	}
+	r.build(dev)
 	return r
 }
 

@@ -63,10 +63,7 @@ func (t *task) schedule(why uint32) {
 		switch t.state.Load() {
 		case idle:
 			if t.state.CompareAndSwap(idle, scheduled) {
-				select {
-				case t.wake <- struct{}{}:
-				default:
-				}
+				signal(t.wake)
 				return
 			}
 		case running:
