@@ -60,7 +60,7 @@ func TestTransmitManyDescriptors(t *testing.T) {
 			n.put(0, at, uint32(p)|txCmdIFCS<<24, 0)
 			at += uint64(p)
 			sent += p
-			}
+		}
 		n.ring(0)
 		if _, ok := peer.TryNext(); ok {
 			t.Fatal("sent without EOP")
