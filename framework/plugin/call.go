@@ -85,12 +85,21 @@ func (p *Process) call(ctx context.Context, op string, rpc func(context.Context)
 		return nil
 	case p.diedDuring(err):
 		return p.exitError(op)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded), pluginTimedOut(ctx, err):
 		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ErrTimeout, Detail: "it hangs or is very busy"}
 	case ctx.Err() != nil:
 		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ctx.Err()}
 	}
 	return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: fromStatus(err)}
+}
+
+// pluginTimedOut tells whether the plugin gave up because time is up, which it
+// can notice before this end does.
+func pluginTimedOut(ctx context.Context, err error) bool {
+	const margin = 100 * time.Millisecond
+	end, ok := ctx.Deadline()
+	code := status.Code(err)
+	return ok && time.Until(end) < margin && (code == codes.Canceled || code == codes.DeadlineExceeded)
 }
 
 // diedDuring tells whether an RPC failed because the process ended.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -157,8 +158,11 @@ func (p *Process) launch(ctx context.Context, o Options, exe, theirs *os.File) e
 	life, end := context.WithCancel(context.Background())
 	p.life = life
 	go func() {
-		<-p.proc.exited
-		end()
+		defer end()
+		select {
+		case <-p.proc.exited:
+		case <-p.finished: // it never ran
+		}
 	}()
 	protocol, err := p.client.Client()
 	if err != nil {
@@ -206,8 +210,9 @@ func (p *Process) startError(ctx context.Context, o Options, err error) error {
 	line, answered := p.proc.first.get()
 	version, spoken := protocolOf(line)
 	switch {
-	case e.PID == 0:
-		e.Detail = "it can't be run"
+	case e.PID == 0 && ctx.Err() == nil:
+		e.Err = ErrNotPlugin
+		e.Detail = fmt.Sprintf("the system can't run it: %v", systemError(err))
 	case spoken && version != fmt.Sprint(ProtocolVersion):
 		e.Err = ErrVersion
 		e.Detail = fmt.Sprintf("it speaks version %s, this nicd version %d: install the plugin that belongs to this nicd",
@@ -230,6 +235,15 @@ func (p *Process) startError(ctx context.Context, o Options, err error) error {
 	return e
 }
 
+// systemError is the innermost error: how the file is called in /proc is of no
+// use to anyone.
+func systemError(err error) error {
+	if errno := syscall.Errno(0); errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
+
 // abandon ends a process whose start failed. It waits until the process is
 // gone.
 func (p *Process) abandon() {
@@ -240,6 +254,7 @@ func (p *Process) abandon() {
 	}
 	p.client.Kill()
 	os.RemoveAll(p.socketDir)
+	close(p.finished)
 }
 
 // finish says that the process died and removes what is left of it.

@@ -1,0 +1,69 @@
+package plugin
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+)
+
+// Nothing that a plugin prints on stderr can harm nicd; go-plugin's own parser
+// panics on the first of these lines.
+func TestRecordsOfAPlugin(t *testing.T) {
+	p, j := start(t, "records")
+	var all []map[string]any
+	eventually(t, "no records", func() bool {
+		all = j.records(t)
+		return len(all) > 0 && strings.HasPrefix(all[len(all)-1]["message"].(string), "xxx")
+	})
+	for _, r := range all {
+		if r["driver"] != "testnic" || r["pid"] != float64(p.PID()) || r["generation"] != float64(4) {
+			t.Errorf("record %.200v lacks where it is from", r)
+		}
+	}
+	if r := all[0]; r["level"] != "warn" || r["@message"] != float64(1) {
+		t.Errorf("record %v", r)
+	}
+	if r := all[1]; r["level"] != "error" || r["message"] != "ring is full" || r["queue"] != float64(3) {
+		t.Errorf("record %v", r)
+	}
+	if r := all[2]; r["level"] != "error" || r["message"] != "my end, not yours" {
+		t.Errorf("record %v", r)
+	}
+	if r := all[3]; r["level"] != "warn" || r["stream"] != "stderr" || r["message"] != "panic: half a rec{ord" {
+		t.Errorf("record %v", r)
+	}
+}
+
+// A driver that prints to stdout does not block, and what it says is logged.
+func TestStdoutIsDrained(t *testing.T) {
+	_, j := start(t, "chatty")
+	eventually(t, "not all was read", func() bool {
+		n := 0
+		for _, r := range j.records(t) {
+			if r["stream"] == "stdout" && strings.Contains(r["message"].(string), "talk talk") {
+				n++
+			}
+		}
+		return n >= 1000
+	})
+}
+
+func FuzzOutput(f *testing.F) {
+	f.Add([]byte(`{"@message": 1}`))
+	f.Add([]byte("{\"level\":\"panic\",\"message\":null,\"time\":[]}\n\x00\xff"))
+	f.Add([]byte(`{"a":{"b":[1,2,{"c":null}]},"level":"disabled"}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		j := &journal{}
+		o := &output{log: zerolog.New(j), stream: "stderr"}
+		o.read(strings.NewReader(string(b)))
+		for _, r := range j.records(t) {
+			if l, _ := r["level"].(string); l == "fatal" || l == "panic" || l == "" {
+				t.Errorf("record %v", r)
+			}
+		}
+		if strings.ContainsAny(o.lastLine(), "\n") {
+			t.Errorf("last line %q", o.lastLine())
+		}
+	})
+}

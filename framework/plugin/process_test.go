@@ -1,0 +1,285 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nicd/framework"
+	"nicd/framework/engine"
+	"nicd/framework/link"
+)
+
+func TestDescribe(t *testing.T) {
+	p, _ := start(t, "good")
+	d := p.Describe()
+	want := testDriver{}.Describe()
+	if d.Name != want.Name || d.Version != want.Version || len(d.IDs) != 1 || d.IDs[0] != want.IDs[0] ||
+		len(d.Quirks) != 1 || d.Quirks[0] != want.Quirks[0] {
+		t.Fatalf("it says %+v, want %+v", d, want)
+	}
+}
+
+// The whole way: attach, start, packets there and back, events, stop, detach.
+func TestControlAndPackets(t *testing.T) {
+	p, _ := start(t, "good")
+	h, c := wire(t)
+	control, err := p.Attach(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := control.Info(t.Context())
+	if err != nil || info.Model != "LOOP" || info.Revision != 3 {
+		t.Fatalf("info %+v, %v", info, err)
+	}
+	if err := control.Start(t.Context(), engine.Plan{Settings: framework.Settings{MTU: 666}}); !errors.Is(err, framework.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "MTU 666") {
+		t.Fatalf("start with MTU 666: %v", err)
+	}
+	if err := control.Start(t.Context(), engine.Plan{}); err != nil {
+		t.Fatal(err)
+	}
+	if e := <-control.Events(); e.Kind != engine.LinkEvent || !e.Link.Up || e.Link.Mbps != 10000 {
+		t.Fatalf("event %+v", e)
+	}
+	traffic := startTraffic(t, h)
+	traffic.wait(t, 1000)
+	if effect, err := control.Change(t.Context(), engine.Plan{}); effect != framework.Quiesce || err != nil {
+		t.Fatalf("change: %v, %v", effect, err)
+	}
+	if n, err := control.HardwareCounters(t.Context()); len(n) != 3 || err != nil {
+		t.Fatalf("counters: %v, %v", n, err)
+	}
+	if err := control.SetQuirks(t.Context(), map[string]string{"lro-owner": "nobody"}); err == nil {
+		t.Fatal("a wrong quirk was accepted")
+	}
+	if err := control.SetQuirks(t.Context(), map[string]string{"lro-owner": "none"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := control.SetFilters(t.Context(), framework.Filters{Promiscuous: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Attach(t.Context(), attachConfig(t, h)); err == nil || !strings.Contains(err.Error(), "attached before") {
+		t.Fatalf("second attach: %v", err)
+	}
+	if err := control.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := control.Detach(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := <-control.Events(); ok {
+		t.Fatal("events after detach")
+	}
+}
+
+// traffic keeps packets going round.
+type traffic struct {
+	h     *link.Host
+	round atomic.Uint64
+}
+
+func (f *traffic) Deliver(queue int, b *framework.Batch) {
+	f.round.Add(uint64(len(b.Packets)))
+	f.h.Send(queue, b)
+}
+
+func (f *traffic) TxReady(int) {}
+
+func startTraffic(t *testing.T, h *link.Host) *traffic {
+	t.Helper()
+	f := &traffic{h: h}
+	if err := h.Start(f); err != nil {
+		t.Fatal(err)
+	}
+	bufs := make([]framework.Buffer, 16)
+	b := framework.NewBatch(16, 64)
+	for i := range h.Alloc(0, bufs) {
+		b.Packets = append(b.Packets, framework.Packet{First: uint32(i), Frags: 1, Len: 60})
+		b.Frags = append(b.Frags, framework.Fragment{Buffer: bufs[i], Len: 60})
+	}
+	if n := h.Send(0, b); n != 16 {
+		t.Fatalf("sent %d", n)
+	}
+	return f
+}
+
+func (f *traffic) wait(t *testing.T, n uint64) {
+	t.Helper()
+	from := f.round.Load()
+	eventually(t, "no traffic", func() bool { return f.round.Load() >= from+n })
+}
+
+func attached(t *testing.T, mode string) (*Process, *link.Host, engine.Control) {
+	t.Helper()
+	p, _ := start(t, mode)
+	h, c := wire(t)
+	control, err := p.Attach(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := control.Start(t.Context(), engine.Plan{}); err != nil {
+		t.Fatal(err)
+	}
+	return p, h, control
+}
+
+// A plugin that dies under traffic is noticed within 100 ms, and another one
+// goes on with the same arena and the same port.
+func TestDeathUnderTraffic(t *testing.T) {
+	p, h, control := attached(t, "good")
+	f := startTraffic(t, h)
+	f.wait(t, 1000)
+	killed := time.Now()
+	if err := unix.Kill(p.PID(), unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	err := <-p.Died()
+	if took := time.Since(killed); took > 100*time.Millisecond {
+		t.Errorf("noticed after %v", took)
+	} else {
+		t.Logf("noticed after %v", took)
+	}
+	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("died of %v", err)
+	}
+	for range control.Events() {
+	}
+	if _, err := control.Info(t.Context()); !errors.Is(err, ErrExited) {
+		t.Errorf("info of a dead plugin: %v", err)
+	}
+
+	h.Stop()
+	if err := h.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	next, _ := start(t, "good")
+	control, err = next.Attach(t.Context(), attachConfig(t, h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := control.Start(t.Context(), engine.Plan{}); err != nil {
+		t.Fatal(err)
+	}
+	startTraffic(t, h).wait(t, 1000)
+	h.Stop()
+}
+
+func TestAttachFailures(t *testing.T) {
+	for _, c := range []struct {
+		mode string
+		is   error
+		says string
+	}{
+		{"attach-exit", ErrExited, "assertion failed: ring != NULL"},
+		{"attach-hang", ErrTimeout, "hangs"},
+		{"attach-refuse", framework.ErrNotOurs, "8086:100e"},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			p, _ := start(t, c.mode)
+			_, config := wire(t)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := p.Attach(ctx, config)
+			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
+				t.Fatalf("%v, want %v with %q", err, c.is, c.says)
+			}
+			t.Log(err)
+		})
+	}
+}
+
+// A frozen plugin answers nothing, but can be killed in bounded time.
+func TestFrozenPlugin(t *testing.T) {
+	p, _, control := attached(t, "good")
+	if err := unix.Kill(p.PID(), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := control.Info(ctx); !errors.Is(err, ErrTimeout) {
+		t.Errorf("info of a frozen plugin: %v", err)
+	}
+	start := time.Now()
+	if err := p.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("kill took %v", took)
+	}
+	if err, ok := <-p.Died(); ok {
+		t.Errorf("killed, but died of %v", err)
+	}
+}
+
+func TestKillIsQuickAndRepeatable(t *testing.T) {
+	p, _ := start(t, "good")
+	start := time.Now()
+	for range 2 {
+		if err := p.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(start); took > exitGrace {
+		t.Errorf("it did not exit by itself: %v", took)
+	}
+}
+
+// Children of a plugin end with it.
+func TestKillEndsChildren(t *testing.T) {
+	p, j := start(t, "child")
+	var child int
+	eventually(t, "no child", func() bool {
+		for _, r := range j.records(t) {
+			if r["message"] == "child" {
+				child = int(r["child"].(float64))
+			}
+		}
+		return child != 0
+	})
+	if err := p.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the child is alive", func() bool { return dead(child) })
+}
+
+// dead tells whether there is no such process, or only its zombie.
+func dead(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
+	if err != nil {
+		return true
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return strings.HasPrefix(rest, "Z")
+}
+
+// A plugin ends when nicd is killed: this test's own copy is the nicd.
+func TestPluginEndsWithNicd(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	nicd := exec.Command(exe, "-test.run=^TestAsNicd$", "-test.v")
+	nicd.Env = append(os.Environ(), "NICD_TEST_AS_NICD=1")
+	out, err := nicd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := nicd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	pid := pidIn(t, out)
+	if dead(pid) {
+		t.Fatal("the plugin is dead before nicd")
+	}
+	nicd.Process.Kill()
+	nicd.Wait()
+	eventually(t, "the plugin is alive", func() bool { return dead(pid) })
+}
