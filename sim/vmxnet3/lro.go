@@ -100,7 +100,7 @@ func (r *receiver) reportsLRO() bool {
 	if r.m.revision < 2 || style == LROLengthOnly || !r.m.lro.Load() {
 		return false
 	}
-	return p.segments > 1 || style == LROSingle && p.w3&rcTCP != 0 && p.h.Payload < p.len
+	return p.segments > 1 || style == LROSingle && p.w3&rcTCP != 0 && p.h.Payload < p.h.End
 }
 
 // lroWords are words 1 and 3 of a type 4 completion whose flags are in w3.
@@ -114,7 +114,7 @@ func (r *receiver) lroWords(w3 uint32) (uint32, uint32) {
 		segments = 0
 	}
 	if p.segments == 1 {
-		mss = uint32(p.len - p.h.Payload)
+		mss = uint32(p.h.End - p.h.Payload)
 	}
 	return segments, w3&^(0x7f<<compTypeShift) | typeRxCompLRO<<compTypeShift | mss&0xffff
 }
