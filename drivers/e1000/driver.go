@@ -102,8 +102,8 @@ func (d *device) restart(ctx context.Context) error {
 // Info describes the device.
 func (d *device) Info() framework.Info {
 	features := framework.AllFeatures &^ framework.LRO
-	if !d.chip.extended {
-		features &^= framework.RSSHash
+	if !d.chip.express {
+		features &^= framework.RSSHash | framework.TSO6
 	}
 	rule := framework.RingRule{Min: minRing, Max: maxRing, Multiple: ringMultiple, Default: defaultRing}
 	return framework.Info{
