@@ -28,6 +28,9 @@ const (
 	byControl
 )
 
+// maxVain is how often in a row the upper side may call a task back for nothing.
+const maxVain = 16
+
 // task is a goroutine that owns the queues of a pair, or one of them.
 type task struct {
 	rx      *rxQueue // or nil
@@ -120,9 +123,10 @@ func (t *task) work() {
 	why := t.why.Swap(0)
 	t.countRun()
 	var emptySince time.Time
+	vain := 0
 	for !t.halt.Load() {
 		if t.round(why) {
-			emptySince = time.Time{}
+			emptySince, vain = time.Time{}, 0
 			t.yield()
 			why |= byControl // what comes now was not found by the tick
 			continue
@@ -140,7 +144,10 @@ func (t *task) work() {
 				continue
 			}
 		}
-		if t.arm() {
+		// An upper side that says there is work and gives none is broken, and
+		// must not keep the task from sleeping.
+		if t.arm() && vain < maxVain {
+			vain++
 			continue
 		}
 		t.publish()

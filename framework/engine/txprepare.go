@@ -114,7 +114,11 @@ func (q *txQueue) prepare() {
 // allPlain tells whether nothing has to be done to any packet.
 func (q *txQueue) allPlain(r *txRules) bool {
 	for i := range q.in.Packets {
-		w, reason := r.check(q.in, &q.in.Packets[i], q.buffers)
+		p := &q.in.Packets[i]
+		if r.ordinary(q.in, p, q.buffers) {
+			continue
+		}
+		w, reason := r.check(q.in, p, q.buffers)
 		if w != nothing || reason != framework.NoDrop {
 			return false
 		}

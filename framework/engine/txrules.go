@@ -11,6 +11,9 @@ const ringShare = 12
 // two VLAN tags.
 const linkHeader = 14 + 8
 
+// shortestFrame is an Ethernet header and nothing in it.
+const shortestFrame = 14
+
 // tcpChecksumOffset is where TCP's checksum is in its header, udpChecksumOffset
 // where UDP's is.
 const (
@@ -31,6 +34,8 @@ type txRules struct {
 	contiguous  bool
 	bellDelay   int64 // nanoseconds
 	requestEach int   // descriptors after which a completion is asked for
+
+	least, most uint32 // length of an ordinary packet
 }
 
 func newTxRules(info *framework.Info, p *Plan, quirks *framework.QuirkSet) *txRules {
@@ -46,6 +51,7 @@ func newTxRules(info *framework.Info, p *Plan, quirks *framework.QuirkSet) *txRu
 		bellDelay:   int64(framework.BellDelayQuirk.Get(quirks)) * 1000,
 		requestEach: max(p.TxDescriptors/8, 1),
 	}
+	r.least, r.most = max(shortestFrame, r.minFrame), min(r.maxLen, r.maxFragLen)
 	r.maxTSOFrags = r.maxFrags
 	if info.MaxTSOFragments > 0 {
 		r.maxTSOFrags = min(info.MaxTSOFragments, share, framework.MaxFragments)
@@ -77,6 +83,19 @@ const (
 	nothing work = 0
 )
 
+// ordinary tells of a packet of one fragment that nothing has to be done to it. It
+// is what most packets are, so it comes first and is short; false says nothing.
+func (r *txRules) ordinary(b *framework.Batch, p *framework.Packet, buffers *framework.Buffers) bool {
+	if p.Frags != 1 || p.Flags&offloads != 0 || p.First >= uint32(len(b.Frags)) {
+		return false
+	}
+	f := b.Frags[p.First]
+	return f.Len == p.Len && f.Len >= r.least && f.Len <= r.most && buffers.Valid(f)
+}
+
+// offloads are the flags that may make work.
+const offloads = framework.Segment | framework.ChecksumPartial | framework.VLANTag
+
 // check says why a packet makes no sense, or what has to be done to it.
 func (r *txRules) check(b *framework.Batch, p *framework.Packet, buffers *framework.Buffers) (work, framework.DropReason) {
 	end := uint64(p.First) + uint64(p.Frags)
@@ -92,10 +111,10 @@ func (r *txRules) check(b *framework.Batch, p *framework.Packet, buffers *framew
 		total += uint64(f.Len)
 		longest = max(longest, f.Len)
 	}
-	if total != uint64(p.Len) || total < 14 || total > framework.MaxPacketLen {
+	if total != uint64(p.Len) || total < shortestFrame || total > framework.MaxPacketLen {
 		return 0, framework.DropTxMalformed
 	}
-	if p.Flags&(framework.Segment|framework.ChecksumPartial|framework.VLANTag) == 0 &&
+	if p.Flags&offloads == 0 &&
 		int(p.Frags) <= r.maxFrags && longest <= r.maxFragLen && p.Len >= r.minFrame && p.Len <= r.maxLen {
 		return nothing, framework.NoDrop
 	}
