@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"nicd/bus"
+	"nicd/bus/internal/vfiocap"
 	"nicd/bus/mmio"
 )
 
@@ -23,7 +24,7 @@ type region struct {
 
 // mappedArea is a part of a region that this process has mapped.
 type mappedArea struct {
-	area
+	vfiocap.Area
 	mem  *bus.Memory
 	regs *mmio.Region
 }
@@ -54,7 +55,7 @@ func (r *region) Read32(offset uint32) uint32 {
 		return bus.Gone
 	}
 	if a := r.area(offset); a != nil {
-		return a.regs.Read32(offset - uint32(a.offset))
+		return a.regs.Read32(offset - uint32(a.Offset))
 	}
 	v, err := r.client.readRegion(r.index, uint64(offset), 4)
 	if err != nil {
@@ -75,7 +76,7 @@ func (r *region) Write32(offset, value uint32) {
 		return
 	}
 	if a := r.area(offset); a != nil {
-		a.regs.Write32(offset-uint32(a.offset), value)
+		a.regs.Write32(offset-uint32(a.Offset), value)
 		return
 	}
 	if r.client.noPosts {
@@ -91,7 +92,7 @@ func (r *region) has(offset uint32) bool {
 
 func (r *region) area(offset uint32) *mappedArea {
 	for i := range r.areas {
-		if a := &r.areas[i]; uint64(offset) >= a.offset && uint64(offset)-a.offset < a.size {
+		if a := &r.areas[i]; uint64(offset) >= a.Offset && uint64(offset)-a.Offset < a.Size {
 			return a
 		}
 	}
@@ -181,79 +182,79 @@ func checkAccessReply(b []byte, want regionAccess, n int) error {
 
 // attachRegion learns a region's size and maps what can be mapped of it.
 func (c *Client) attachRegion(index int) error {
-	d, err := c.regionInfo(index, regionInfoSize)
+	d, err := c.regionInfo(index, vfiocap.InfoSize)
 	if err != nil {
 		return err
 	}
 	d.fds.close()
-	if d.size == 0 {
+	if d.Size == 0 {
 		return nil
 	}
 	const maxRegion = 1 << 32 // a Region's offsets are 32 bits
-	if d.size > maxRegion {
-		return violation("region %d of %#x bytes", index, d.size)
+	if d.Size > maxRegion {
+		return violation("region %d of %#x bytes", index, d.Size)
 	}
-	r := &region{client: c, index: uint32(index), size: d.size}
+	r := &region{client: c, index: uint32(index), size: d.Size}
 	c.regions[index] = r
-	if d.flags&regionMmap == 0 || index >= bus.ConfigSpace {
+	if d.Flags&vfiocap.Mmap == 0 || index >= bus.ConfigSpace {
 		return nil
 	}
 	// The descriptor and the capabilities come only with a request that has room
 	// for all.
-	if d, err = c.regionInfo(index, d.argsz); err != nil {
+	if d, err = c.regionInfo(index, d.Argsz); err != nil {
 		return err
 	}
 	defer d.fds.close()
-	if d.size != r.size || len(d.fds) == 0 {
+	if d.Size != r.size || len(d.fds) == 0 {
 		return violation("region %d is not what it was", index)
 	}
-	areas, err := parseAreas(d.body, d.regionInfo)
+	areas, err := vfiocap.Areas(d.body, d.Info)
 	if err != nil {
-		return err
+		return violation("region %d: %v", index, err)
 	}
-	return c.mapAreas(r, d.offset, areas, d.fds[0])
+	return c.mapAreas(r, d.Offset, areas, d.fds[0])
 }
 
 // regionDescription is a reply that belongs to whoever asked for it.
 type regionDescription struct {
-	regionInfo
+	vfiocap.Info
 	body []byte
 	fds  descriptors
 }
 
 // regionInfo asks for a region's description of at most size bytes.
 func (c *Client) regionInfo(index int, size uint32) (regionDescription, error) {
-	if size < regionInfoSize || size > maxRegionReply {
+	if size < vfiocap.InfoSize || size > vfiocap.MaxSize {
 		return regionDescription{}, violation("region %d described in %d bytes", index, size)
 	}
-	l, err := c.call(cmdGetRegionInfo, regionInfo{argsz: size, index: uint32(index)}.append, nil, int(size))
+	l, err := c.call(cmdGetRegionInfo, vfiocap.Info{Argsz: size, Index: uint32(index)}.Append, nil, int(size))
 	if err != nil {
 		return regionDescription{}, err
 	}
 	defer c.release(l)
-	info, err := parseRegionInfo(l.reply)
+	info, err := vfiocap.Parse(l.reply)
 	if err != nil {
-		return regionDescription{}, err
+		return regionDescription{}, violation("%v", err)
 	}
-	if info.index != uint32(index) {
-		return regionDescription{}, violation("region %d described as %d", index, info.index)
+	if info.Index != uint32(index) {
+		return regionDescription{}, violation("region %d described as %d", index, info.Index)
 	}
 	return regionDescription{info, slices.Clone(l.reply), l.takeFDs()}, nil
 }
 
 // mapAreas maps areas of r, which begins at base in the file fd.
-func (c *Client) mapAreas(r *region, base uint64, areas []area, fd int) error {
+func (c *Client) mapAreas(r *region, base uint64, areas []vfiocap.Area, fd int) error {
 	page := uint64(os.Getpagesize())
 	for _, a := range areas {
-		start := base + a.offset
-		if (a.offset|a.size|base)%page != 0 || start < base || start > math.MaxInt64 {
+		start := base + a.Offset
+		if (a.Offset|a.Size|base)%page != 0 || start < base || start > math.MaxInt64 {
 			continue // can't be mapped here; messages reach it
 		}
 		file, err := dup(fd, "region")
 		if err != nil {
 			return err
 		}
-		mem, err := bus.OpenMemoryAt(file, int64(start), int(a.size)) // refuses what the file lacks
+		mem, err := bus.OpenMemoryAt(file, int64(start), int(a.Size)) // refuses what the file lacks
 		if err != nil {
 			return fmt.Errorf("region %d: %w", r.index, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"nicd/bus"
+	"nicd/bus/internal/vfiocap"
 )
 
 // The fuzzers feed bytes to an end of a real connection. What they look for is
@@ -153,11 +154,11 @@ func FuzzReplies(f *testing.F) {
 	f.Add(wire(f, "40000000 00000000 00000000 01000000"+
 		"0006000000000000 0400000000000000 00000000 02000000 00000000 01000000 4800000000000000 0000000000000000"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if info, err := parseRegionInfo(b); err == nil {
-			areas, err := parseAreas(b, info)
+		if info, err := vfiocap.Parse(b); err == nil {
+			areas, err := vfiocap.Areas(b, info)
 			for _, a := range areas {
-				if err == nil && (a.offset > info.size || a.size > info.size-a.offset) {
-					t.Errorf("area %+v of a region of %#x bytes", a, info.size)
+				if err == nil && (a.Offset > info.Size || a.Size > info.Size-a.Offset) {
+					t.Errorf("area %+v of a region of %#x bytes", a, info.Size)
 				}
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nicd/bus"
+	"nicd/bus/internal/vfiocap"
 )
 
 // ServeOptions are a server's; the zero value serves any client.
@@ -279,7 +280,7 @@ func errno(err error) unix.Errno {
 	switch {
 	case errors.As(err, &no):
 		return no
-	case errors.Is(err, ErrProtocol), errors.Is(err, bus.ErrNoRegion), errors.Is(err, bus.ErrNoInterrupt):
+	case errors.Is(err, ErrProtocol), errors.Is(err, vfiocap.ErrShort), errors.Is(err, bus.ErrNoRegion), errors.Is(err, bus.ErrNoInterrupt):
 		return unix.EINVAL
 	case errors.Is(err, bus.ErrUnsupported):
 		return unix.EOPNOTSUPP

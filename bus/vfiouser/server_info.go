@@ -4,6 +4,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"nicd/bus"
+	"nicd/bus/internal/vfiocap"
 )
 
 func (s *server) getInfo(r *request) error {
@@ -19,18 +20,18 @@ func (s *server) getInfo(r *request) error {
 }
 
 func (s *server) getRegionInfo(r *request) error {
-	q, err := parseRegionInfo(r.body)
+	q, err := vfiocap.Parse(r.body)
 	if err != nil {
 		return err
 	}
-	if q.index >= numRegions {
+	if q.Index >= numRegions {
 		return unix.EINVAL
 	}
-	info := regionInfo{argsz: regionInfoSize, index: q.index, size: uint64(s.regionSize(q.index))}
-	if info.size > 0 {
-		info.flags = regionRead | regionWrite
+	info := vfiocap.Info{Argsz: vfiocap.InfoSize, Index: q.Index, Size: uint64(s.regionSize(q.Index))}
+	if info.Size > 0 {
+		info.Flags = vfiocap.Read | vfiocap.Write
 	}
-	r.out = info.append(r.out)
+	r.out = info.Append(r.out)
 	return nil
 }
 
