@@ -33,9 +33,17 @@ type DriveConfig struct {
 
 // Drive attaches driver d to dev and makes an engine for it over a link's lower
 // end. This is what a plugin does on Attach, and what nicd does for a driver
-// that runs in its own process. On success the Control owns dev and Detach
-// closes it; on error dev is as it was.
+// that runs in its own process. dev stays the caller's; after Detach, and on
+// error, it is as it was.
 func Drive(ctx context.Context, d framework.Driver, dev bus.Device, c DriveConfig) (engine.Control, error) {
+	e, err := newDriven(ctx, d, dev, c)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func newDriven(ctx context.Context, d framework.Driver, dev bus.Device, c DriveConfig) (*driven, error) {
 	quirks := framework.NewQuirkSet()
 	if err := quirks.SetAll(c.Quirks); err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -66,6 +74,13 @@ type driven struct {
 	lower  *link.Lower
 	bus    bus.Device
 	memory *bus.Memory
+}
+
+// owningDriven also ends its device.
+type owningDriven struct{ *driven }
+
+func (e owningDriven) Detach(ctx context.Context) error {
+	return errors.Join(e.driven.Detach(ctx), e.bus.Close())
 }
 
 func (e *driven) attach(ctx context.Context, d framework.Driver, base uint64, quirks *framework.QuirkSet, c DriveConfig) error {
@@ -124,7 +139,7 @@ func (e *driven) Detach(ctx context.Context) error {
 	if unmap := e.bus.UnmapDMA(e.memory); !errors.Is(unmap, bus.ErrGone) {
 		err = errors.Join(err, unmap)
 	}
-	return errors.Join(err, e.bus.Close())
+	return err
 }
 
 // drive is how a plugin serves an attachment, which it takes over.
@@ -134,7 +149,7 @@ func drive(ctx context.Context, d framework.Driver, a *attachment) (engine.Contr
 		a.close()
 		return nil, fmt.Errorf("%s: device: %w", a.name, err)
 	}
-	control, err := Drive(ctx, d, dev, DriveConfig{
+	control, err := newDriven(ctx, d, dev, DriveConfig{
 		Name: a.name, Log: pluginLogger(), Memory: a.arena, Events: a.events, Generation: a.generation, Quirks: a.quirks,
 	})
 	if err != nil {
@@ -142,5 +157,5 @@ func drive(ctx context.Context, d framework.Driver, a *attachment) (engine.Contr
 		a.close()
 		return nil, err
 	}
-	return control, nil
+	return owningDriven{control}, nil
 }

@@ -29,6 +29,7 @@ import (
 const envMode = "NICD_TEST_PLUGIN"
 
 func TestMain(m *testing.M) {
+	ServeBundled(bundled...)
 	if mode := os.Getenv(envMode); mode != "" {
 		misbehave(mode)
 		return

@@ -202,6 +202,7 @@ func TestFrozenPlugin(t *testing.T) {
 	if err := unix.Kill(p.PID(), unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	eventually(t, "it is not stopped", func() bool { return state(p.PID()) == "T" })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, err := control.Info(ctx); !errors.Is(err, ErrTimeout) {
@@ -250,15 +251,18 @@ func TestKillEndsChildren(t *testing.T) {
 	eventually(t, "the child is alive", func() bool { return dead(child) })
 }
 
-// dead tells whether there is no such process, or only its zombie.
-func dead(pid int) bool {
+// state is a process's state as ps shows it, "" if there is no such process.
+func state(pid int) string {
 	stat, err := os.ReadFile("/proc/" + itoa(pid) + "/stat")
 	if err != nil {
-		return true
+		return ""
 	}
 	_, rest, _ := strings.Cut(string(stat), ") ")
-	return strings.HasPrefix(rest, "Z")
+	return rest[:1]
 }
+
+// dead tells whether there is no such process, or only its zombie.
+func dead(pid int) bool { return state(pid) == "" || state(pid) == "Z" }
 
 // A plugin ends when nicd is killed: this test's own copy is the nicd.
 func TestPluginEndsWithNicd(t *testing.T) {

@@ -1,0 +1,304 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"nicd/bus"
+	"nicd/bus/vfiouser"
+	"nicd/drivers/e1000"
+	"nicd/drivers/vmxnet3"
+	"nicd/framework"
+	"nicd/framework/engine"
+	"nicd/framework/link"
+	"nicd/sim"
+	e1000model "nicd/sim/e1000"
+	vmxnet3model "nicd/sim/vmxnet3"
+)
+
+// The drivers on the device models: by vfio-user from a process of their own,
+// and in this process, over the same link. The test binary serves as nicd with
+// its bundled drivers.
+
+var bundled = []framework.Driver{vmxnet3.New(), e1000.New()}
+
+type nic struct {
+	driver string
+	model  func() model
+}
+
+// model is a device and an end of a wire.
+type model interface {
+	sim.Model
+	sim.End
+}
+
+var nics = []nic{
+	{"vmxnet3", func() model { return vmxnet3model.New(vmxnet3model.Options{}) }},
+	{"e1000", func() model { return e1000model.New(e1000model.Options{}) }},
+}
+
+// rack is a device on a wire with a tester, and a link for its engine.
+type rack struct {
+	nic
+	dev    *sim.Device
+	tester *sim.Tester
+	host   *link.Host
+	got    chan []byte
+}
+
+func newRack(t *testing.T, n nic) *rack {
+	t.Helper()
+	r := &rack{nic: n, got: make(chan []byte, 1024)}
+	m := n.model()
+	wire := sim.NewWire(sim.WireOptions{})
+	r.tester = sim.NewTester(wire, sim.Wants{})
+	dev, err := sim.NewDevice(m, sim.Options{Name: n.driver})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire.Connect(m)
+	r.dev = dev
+	lay, err := link.Options{}.Layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mem, err := bus.NewMemory(n.driver, lay.Size())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.host, err = link.NewHost(link.HostOptions{Name: n.driver, Memory: mem, Layout: lay.Options,
+		OnViolation: func(v *link.Violation) { t.Error(v) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		r.host.Stop()
+		r.host.Close()
+		wire.Close()
+		dev.Close()
+		mem.Close()
+	})
+	return r
+}
+
+func (r *rack) Deliver(queue int, b *framework.Batch) {
+	var bufs []framework.Buffer
+	for i := range b.Packets {
+		var frame []byte
+		for _, f := range b.Fragments(i) {
+			frame = append(frame, r.host.Buffers().Bytes(f)...)
+			bufs = append(bufs, f.Buffer)
+		}
+		r.got <- frame
+	}
+	r.host.Release(queue, bufs)
+}
+
+func (r *rack) TxReady(int) {}
+
+// plug starts a plugin for the rack's device and attaches it.
+func (r *rack) plug(t *testing.T, o Options) (*Process, engine.Control) {
+	t.Helper()
+	o.Path, o.Bundled, o.Driver = "", r.driver, r.driver
+	server, client, err := vfiouser.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() {
+		served <- vfiouser.ServeConn(context.Background(), server, r.dev, vfiouser.ServeOptions{RequireSealed: true})
+	}()
+	p, err := Start(t.Context(), o)
+	if err != nil {
+		client.Close()
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Kill(context.Background()); err != nil {
+			t.Error(err)
+		}
+		select {
+		case <-served: // an error is fine: the plugin may have been killed in the middle
+		case <-time.After(10 * time.Second):
+			t.Error("the device's server does not see the plugin's end")
+		}
+	})
+	control, err := p.Attach(t.Context(), AttachConfig{
+		Name: r.driver + "0", Device: client, Memory: r.host.Memory(), Events: r.host.Events(),
+		Generation: r.host.Generation(), Quirks: map[string]string{"lro-owner": "none"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, control
+}
+
+// planFor is the plainest plan for a device.
+func planFor(i framework.Info) engine.Plan {
+	choice := i.Interrupts[0]
+	p := engine.Plan{
+		Settings: framework.Settings{MTU: 1500, MAC: i.MAC}, RxQueues: 1, TxQueues: 1,
+		RxDescriptors: i.RxRing.Default, TxDescriptors: i.TxRing.Default,
+		Interrupts: framework.VectorPlan{Kind: choice.Kind, Vectors: min(choice.Vectors, 2), RxVector: []int{0}, TxVector: []int{0}},
+		Filters:    framework.Filters{Promiscuous: true},
+	}
+	p.Interrupts.AdminVector = p.Interrupts.Vectors - 1
+	return p
+}
+
+// run starts the engine and waits for the link.
+func (r *rack) run(t *testing.T, control engine.Control) {
+	t.Helper()
+	info, err := control.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := control.Start(t.Context(), planFor(info)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.host.Start(r); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for {
+		select {
+		case e := <-control.Events():
+			if e.Kind == engine.LinkEvent && e.Link.Up {
+				return
+			}
+		case <-ctx.Done():
+			t.Fatal("the link does not come up")
+		}
+	}
+}
+
+func frameOf(number int) []byte {
+	f := make([]byte, 60+number%1400)
+	copy(f, []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5})
+	copy(f[14:], fmt.Sprintf("frame %d", number))
+	return f
+}
+
+// exchange sends frames both ways and checks that they arrive whole and in
+// order.
+func (r *rack) exchange(t *testing.T, frames int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for i := range frames {
+		r.send(t, frameOf(i))
+		got, err := r.tester.Next(ctx)
+		if err != nil || !bytes.Equal(got.Bytes, frameOf(i)) {
+			t.Fatalf("frame %d out: %v, %d bytes", i, err, len(got.Bytes))
+		}
+		f := frameOf(i)
+		if err := r.tester.Send(ctx, sim.Frame{Parts: [][]byte{f}, Len: len(f)}); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case got := <-r.got:
+			if !bytes.Equal(got, f) {
+				t.Fatalf("frame %d in: %d bytes of %d", i, len(got), len(f))
+			}
+		case <-ctx.Done():
+			t.Fatalf("frame %d in: %v", i, ctx.Err())
+		}
+	}
+}
+
+func (r *rack) send(t *testing.T, frame []byte) {
+	t.Helper()
+	var buf [1]framework.Buffer
+	eventually(t, "no transmit buffer", func() bool { return r.host.Alloc(0, buf[:]) == 1 })
+	f := framework.Fragment{Buffer: buf[0], Len: uint32(len(frame))}
+	copy(r.host.Buffers().Bytes(f), frame)
+	b := framework.Batch{
+		Packets: []framework.Packet{{Frags: 1, Len: f.Len}},
+		Frags:   []framework.Fragment{f},
+	}
+	if r.host.Send(0, &b) != 1 {
+		t.Fatal("not sent")
+	}
+}
+
+func TestDriversInPlugins(t *testing.T) {
+	for _, n := range nics {
+		t.Run(n.driver, func(t *testing.T) {
+			o, _ := options(t, "")
+			r := newRack(t, n)
+			p, control := r.plug(t, o)
+			if d := p.Describe(); d.Name != n.driver || len(d.IDs) == 0 {
+				t.Fatalf("it is %+v", d)
+			}
+			r.run(t, control)
+			r.exchange(t, 300)
+			if err := control.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := control.Detach(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// A driver that is killed in the middle is replaced: same device, same arena,
+// same port.
+func TestDriverIsReplaced(t *testing.T) {
+	for _, n := range nics {
+		t.Run(n.driver, func(t *testing.T) {
+			o, _ := options(t, "")
+			r := newRack(t, n)
+			for range 3 {
+				p, control := r.plug(t, o)
+				r.run(t, control)
+				r.exchange(t, 50)
+				p.proc.kill()
+				if err := <-p.Died(); err == nil || !strings.Contains(err.Error(), "killed") {
+					t.Fatalf("died of %v", err)
+				}
+				r.host.Stop()
+				if err := p.Kill(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.dev.Reset(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if err := r.host.Reset(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestDriversInProcess(t *testing.T) {
+	for _, n := range nics {
+		t.Run(n.driver, func(t *testing.T) {
+			r := newRack(t, n)
+			var d framework.Driver
+			for _, d = range bundled {
+				if d.Describe().Name == n.driver {
+					break
+				}
+			}
+			control, err := Drive(t.Context(), d, r.dev, DriveConfig{
+				Name: n.driver + "0", Memory: r.host.Memory(), Events: r.host.Events(), Generation: r.host.Generation(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.run(t, control)
+			r.exchange(t, 300)
+			if err := control.Detach(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
