@@ -50,8 +50,8 @@ func Parse(filename string, src []byte, v Vocabulary) (*Config, error) {
 		d.problems = Diagnostics{{File: filename, Text: fmt.Sprintf("a config has at most %d bytes, this has %d", maxSource, len(src))}}
 		return nil, d.problems
 	}
-	if at, deep := tooDeep(src, filename); deep {
-		d.problem(at, "this is nested deeper than any config")
+	if at, what := excess(src, filename); what != "" {
+		d.problem(at, "%s", what)
 		return nil, d.problems
 	}
 	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,6 +130,27 @@ func TestErrorIsOneLineForMany(t *testing.T) {
 	}
 }
 
+func TestHostAddress(t *testing.T) {
+	for text, want := range map[string]bool{
+		"10.0.0.1/24": true, "10.0.0.0/24": false, "10.0.0.255/24": false, "10.0.0.0/31": true, "10.0.0.255/32": true,
+		"10.0.1.255/23": false, "10.0.0.255/23": true, "192.168.1.128/25": false, "1.2.3.4/0": true, "127.0.0.1/8": false,
+		"fd00::1/64": true, "ff02::1/64": false, "::1/128": false, "::/64": false, "fe80::1/64": true,
+	} {
+		if got := hostAddress(netip.MustParsePrefix(text)); got != want {
+			t.Errorf("%s: %v", text, got)
+		}
+	}
+}
+
+func TestOddNamesStayOutOfOtherMessages(t *testing.T) {
+	_, err := Parse("n.hcl", []byte("wire \"a\\nb\" {\n  los = 1\n}\n"), Vocabulary{})
+	for _, p := range err.(Diagnostics) {
+		if strings.Contains(p.Error(), "\n") {
+			t.Errorf("%q", p.Error())
+		}
+	}
+}
+
 func TestMarkKeepsTabs(t *testing.T) {
 	_, err := Parse("n.hcl", []byte("wire \"w\" {\n\tlos = 1\n}\n"), Vocabulary{})
 	if got := err.(Diagnostics).Detail(); !strings.HasSuffix(got, "\n  \tlos = 1\n  \t^") {
@@ -138,9 +160,22 @@ func TestMarkKeepsTabs(t *testing.T) {
 
 func TestDeepNestingIsNoCrash(t *testing.T) {
 	for _, piece := range []string{"(", "[", "{", "a={", "a {\n", "!", "-", "\"${", "\"%{if ", "a[", "true?1:", "a.", "a+", "<<E\n${", ")", "}(", "f("} {
-		src := "a = " + strings.Repeat(piece, maxSource/len(piece)-4)
+		src := "a = " + strings.Repeat(piece, maxSource/2/len(piece))
 		if _, err := Parse("n.hcl", []byte(src), Vocabulary{}); err == nil {
 			t.Errorf("%q nested is accepted", piece)
+		}
+	}
+}
+
+// Numbers may cost far more to print, or to compute with, than to write down.
+func TestHugeNumbersAreCheap(t *testing.T) {
+	for _, number := range []string{"1e99999999", "1e-99999999", "-1e99999999", "1E+999999999999", strings.Repeat("9", 100_000)} {
+		for _, setting := range []string{"mtu = %", "cpus = %", "cpus = [1, %]", "rx_queues = 1 + %", "quirks { min-frame = % }"} {
+			setting = strings.Replace(setting, "%", number, 1)
+			_, err := Parse("n.hcl", []byte(strings.Replace(base, "mtu = 1500", setting, 1)), mistakeVocabulary)
+			if err == nil || !strings.Contains(err.Error(), "beyond all ranges") {
+				t.Errorf("%.40s: %v", setting, err)
+			}
 		}
 	}
 }
@@ -163,8 +198,10 @@ func FuzzParse(f *testing.F) {
 		if !errors.As(err, &d) || len(d) == 0 {
 			t.Fatalf("not Diagnostics: %v", err)
 		}
-		if strings.ContainsAny(d.Error(), "\n\r") {
-			t.Fatalf("more than one line: %q", d.Error())
+		for _, p := range d {
+			if strings.ContainsAny(p.Error(), "\n\r") {
+				t.Fatalf("more than one line: %q", p.Error())
+			}
 		}
 		_ = d.Detail()
 	})

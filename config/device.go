@@ -1,0 +1,45 @@
+package config
+
+import "github.com/hashicorp/hcl/v2/hclsyntax"
+
+func (d *decoder) device(b *hclsyntax.Block, owner string) Device {
+	dev := Device{Origin: d.origin(b.TypeRange, "device of interface", owner)}
+	s := d.section("device \""+b.Labels[0]+"\" of interface "+owner, b.Body)
+	switch b.Labels[0] {
+	case "sim":
+		dev.Sim = d.simDevice(s, b, dev.Origin)
+	case "vfio-user":
+		dev.VFIOUser = &VFIOUserDevice{}
+		s.required("socket", &dev.VFIOUser.Socket, b, dev.Origin)
+		dev.VFIOUser.Socket = d.path(dev.VFIOUser.Socket)
+	default:
+		d.problem(b.LabelRanges[0], "unknown bus %q of %s%s", b.Labels[0], dev.Origin.What, didYouMean(b.Labels[0], []string{"sim", "vfio-user"}))
+		return dev
+	}
+	s.end(nil)
+	return dev
+}
+
+func (d *decoder) simDevice(s *section, b *hclsyntax.Block, o Origin) *SimDevice {
+	sim := &SimDevice{}
+	at, ok := s.required("model", &sim.Model, b, o)
+	model, known := d.vocabulary.model(sim.Model)
+	if ok && !known {
+		d.problem(at, "unknown model %q%s", sim.Model, didYouMean(sim.Model, d.vocabulary.modelNames()))
+	}
+	if known && model.Revisions > 0 {
+		sim.Revision = model.Revisions
+		s.int("revision", &sim.Revision, 1, model.Revisions)
+	} else if _, at, ok := s.value("revision"); ok && known {
+		d.problem(at, "model %s has no revisions", sim.Model)
+	}
+	s.required("wire", &sim.Wire, b, o)
+	s.mac("mac", &sim.MAC, o)
+	sim.Variation = model.Variation
+	s.one("variations", 0, func(v *hclsyntax.Block) {
+		if known {
+			sim.Variation = d.variation(v, model)
+		}
+	})
+	return sim
+}
