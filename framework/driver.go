@@ -48,8 +48,8 @@ type Description struct {
 	Name    string // "vmxnet3"
 	Version string
 	IDs     []DeviceID
-	// Quirks are the driver's declarations, in order: a later one that matches
-	// the device wins over an earlier one.
+	// Quirks are the driver's declarations. One with a Match that holds wins over
+	// those for all devices; among equals a later one wins over an earlier one.
 	Quirks []Declaration
 }
 
