@@ -1,0 +1,20 @@
+// Package vfio reaches a real PCI device through Linux VFIO, with an IOMMU
+// between the device and everything that was not mapped for it.
+//
+// What lives here: finding PCI devices and moving them between drivers in sysfs
+// ([List], [Bind], [Unbind]), opening one ([Open]), and the bus.Device on top of
+// the opened descriptors ([New]). Opening needs access to /dev/vfio; using the
+// descriptors needs none, so nicd opens a device and gives the [Handle]'s
+// descriptors to the driver's process. That process needs RLIMIT_MEMLOCK for what
+// it maps.
+//
+// There are two ways in, and Open takes the first that the kernel has: the
+// device's own character device with iommufd (Linux 6.6 and later), or the group
+// and a type-1 container. No-IOMMU groups are refused: devices in them can write
+// to all of memory, and would need physical addresses.
+//
+// What can be tested without a device is: the layouts and numbers of the
+// kernel's interface, sysfs on a made-up tree, region descriptions. The group
+// flow was tried on an emulated IOMMU with emulated NICs; the iommufd flow is
+// written from the kernel's documentation and has not met a kernel that has it.
+package vfio
