@@ -45,9 +45,6 @@ func FuzzDevice(f *testing.F) {
 		if err := n.dev.Reset(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		for len(z.in) > 0 {
-			z.in = nil
-		}
 		for {
 			if _, ok := peer.TryNext(); !ok {
 				break

@@ -30,11 +30,11 @@ type ringState struct{ next, tail uint32 }
 
 const (
 	iova     = 0x4000_0000
-	memSize  = 8 << 20
+	memSize  = 3 << 20
 	rxRings  = 0       // two rings of 64 KiB
 	txRings  = 0x20000 // two rings of 64 KiB
 	rxBufs   = 0x100000
-	txBufs   = 0x500000
+	txBufs   = 0x200000
 	bufPitch = 0x1000
 	ringN    = 64
 )
