@@ -198,11 +198,11 @@ func checkOptions(o *Options, info *framework.Info) error {
 	if o.Buffers == nil || len(o.RxBuffers) == 0 {
 		return fmt.Errorf("%w: no buffers", ErrPlan)
 	}
-	if o.Buffers.Stride <= 2*headroom || o.Buffers.Size == 0 {
+	if o.Buffers.Stride < headroom+shortestFragment || o.Buffers.Size == 0 {
 		return fmt.Errorf("%w: buffers of %d bytes", ErrPlan, o.Buffers.Stride)
 	}
-	if info.MaxTxFragmentLen != 0 && info.MaxTxFragmentLen < 64 {
-		return fmt.Errorf("%w: device's largest transmit fragment is %d bytes", ErrPlan, info.MaxTxFragmentLen)
+	if info.MaxTxFragmentLen != 0 && info.MaxTxFragmentLen < shortestFragment {
+		return fmt.Errorf("%w: device's largest transmit fragment is %d bytes; it has to be %d", ErrPlan, info.MaxTxFragmentLen, shortestFragment)
 	}
 	if err := checkRanges(o); err != nil {
 		return err

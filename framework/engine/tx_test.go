@@ -117,6 +117,24 @@ func TestSendInOrderAndIdleHoldsNothing(t *testing.T) {
 	r.finish()
 }
 
+// TestCompletionsAreCoalesced: of a batch, the last packet has to produce a
+// completion, and one each eighth of the ring.
+func TestCompletionsAreCoalesced(t *testing.T) {
+	r := newRig(t, 1, nil)
+	w := r.listen()
+	for i := range txBatch {
+		r.up.frame(0, framework.Packet{}, 0, numbered(i, 60))
+	}
+	r.start()
+	r.until("all sent", func() bool { return r.txCount(0, TxCompleted) == txBatch })
+	for i, p := range w.packets {
+		if asked, want := p.Flags&framework.Completion != 0, (i+1)%32 == 0; asked != want {
+			t.Errorf("packet %d: completion asked for: %v", i, asked)
+		}
+	}
+	r.finish()
+}
+
 func TestMalformedIsCountedAndNothingElse(t *testing.T) {
 	r := newRig(t, 1, nil)
 	w := r.listen()

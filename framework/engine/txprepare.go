@@ -173,9 +173,10 @@ func (s *txStage) append(d *draft, what part) {
 	s.parts = append(s.parts, what)
 }
 
-// chunk is how many bytes one of the engine's own buffers may carry.
+// chunk is how many bytes are put into one of the engine's own buffers. A tag may
+// be inserted afterwards.
 func (q *txQueue) chunk(r *txRules) uint32 {
-	return min(q.buffers.Stride-headroom, r.maxFragLen)
+	return min(q.buffers.Stride-headroom, r.maxFragLen-tagLen)
 }
 
 // pieces is how many own buffers n bytes take.
@@ -199,6 +200,9 @@ func (q *txQueue) buffersFor(w work, r *txRules) (int, framework.DropReason) {
 	}
 	if w&tag != 0 && !d.tagFits() {
 		need++
+		if headersOrLess(d) > q.chunk(r) {
+			return 0, framework.DropTxTooLong
+		}
 	}
 	longest := d.packet.Len + 4
 	if w&cut != 0 {

@@ -14,6 +14,14 @@ const linkHeader = 14 + 8
 // shortestFrame is an Ethernet header and nothing in it.
 const shortestFrame = 14
 
+// longestHeaders is the most that a packet to be cut may have: Ethernet, two tags,
+// and IP and TCP with all their options are 142. shortestFragment is the least that
+// a device must be able to send in one descriptor, so that they fit.
+const (
+	longestHeaders   = 192
+	shortestFragment = 256
+)
+
 // tcpChecksumOffset is where TCP's checksum is in its header, udpChecksumOffset
 // where UDP's is.
 const (
@@ -145,6 +153,7 @@ func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, long
 	if p.Flags&framework.VLANTag != 0 && !r.features.Has(framework.VLANInsert) {
 		w |= tag
 		frags++ // the tag and the addresses may need a fragment of their own
+		longest = max(longest, first+tagLen)
 	}
 	if p.Flags&framework.ChecksumPartial != 0 && w&(cut|seed) == 0 && !r.features.Has(framework.TxChecksum) {
 		w |= sum
@@ -176,7 +185,7 @@ func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, long
 func (r *txRules) checkSegment(p *framework.Packet) (work, framework.DropReason) {
 	const shortest = 14 + 20 + 20
 	start := uint32(p.ChecksumStart)
-	if p.SegmentSize == 0 || p.HeaderLen < shortest || uint32(p.HeaderLen) > p.Len ||
+	if p.SegmentSize == 0 || p.HeaderLen < shortest || p.HeaderLen > longestHeaders || uint32(p.HeaderLen) > p.Len ||
 		p.Flags&framework.ChecksumPartial == 0 || p.Flags&(framework.IPv4|framework.IPv6) == 0 ||
 		p.ChecksumOffset != tcpChecksumOffset || start+20 > uint32(p.HeaderLen) {
 		return 0, framework.DropTxMalformed
@@ -197,14 +206,16 @@ func (r *txRules) checkSegment(p *framework.Packet) (work, framework.DropReason)
 	return seed, framework.NoDrop
 }
 
-// headerLen is how many bytes of headers a packet with an offload has.
+// headerLen is how many bytes of headers a packet with an offload has, its checksum
+// field included.
 func headerLen(p *framework.Packet) uint32 {
+	field := uint32(p.ChecksumStart) + uint32(p.ChecksumOffset) + 2
 	if p.HeaderLen != 0 {
-		return min(uint32(p.HeaderLen), p.Len)
+		return min(max(uint32(p.HeaderLen), field), p.Len)
 	}
 	n := uint32(p.ChecksumStart) + 20
 	if p.ChecksumOffset == udpChecksumOffset {
 		n = uint32(p.ChecksumStart) + 8
 	}
-	return min(n, p.Len)
+	return min(max(n, field), p.Len)
 }
