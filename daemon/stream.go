@@ -31,18 +31,21 @@ type stream struct {
 
 	received atomic.Uint64
 	running  chan struct{} // closed when the first bytes have arrived
+	ended    chan struct{} // closed when run has returned
 
 	mu  sync.Mutex
 	err error
 }
 
 func newStream(name, from, to string, sender, receiver *netstack.Port) *stream {
-	return &stream{name: name, from: from, to: to, sender: sender, receiver: receiver, running: make(chan struct{})}
+	return &stream{name: name, from: from, to: to, sender: sender, receiver: receiver,
+		running: make(chan struct{}), ended: make(chan struct{})}
 }
 
 // run moves data until ctx ends or the stream breaks, and returns when both ends
 // have stopped.
 func (s *stream) run(ctx context.Context) {
+	defer close(s.ended)
 	err := s.move(ctx)
 	if ctx.Err() != nil {
 		return

@@ -1,0 +1,221 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"nicd/console"
+	"nicd/daemon"
+	"nicd/proto/adminpb"
+)
+
+// callPatience bounds a call: loading a plugin takes the longest.
+const callPatience = 30 * time.Second
+
+// ask calls a running daemon.
+func (f *flags) ask(ctx context.Context, do func(context.Context, adminpb.AdminClient) error) error {
+	path := daemon.SocketPath(f.socket, "")
+	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	err = do(ctx, adminpb.NewAdminClient(conn))
+	s, ok := status.FromError(err)
+	switch {
+	case err == nil, !ok:
+		return err
+	case s.Code() == codes.Unavailable && noSocket(path):
+		return fmt.Errorf("no nicd runs at %s: start one with \"nicd run\", or say where it is with --socket", path)
+	}
+	return errors.New(s.Message())
+}
+
+func noSocket(path string) bool {
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		conn.Close()
+	}
+	return err != nil
+}
+
+func statusCommand(f *flags) *cobra.Command {
+	return jsonFlag(&cobra.Command{
+		Use: "status", Short: "Interfaces and streams at a glance", Args: args(0, 0, "nothing"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+				r, err := c.Status(ctx, &adminpb.StatusRequest{})
+				if err != nil {
+					return err
+				}
+				return f.output(r, func() { console.Status(os.Stdout, r) })
+			})
+		},
+	}, f)
+}
+
+func showCommand(f *flags) *cobra.Command {
+	return jsonFlag(&cobra.Command{
+		Use: "show IFACE", Short: "Features, quirks, queues, placement, revision and link of an interface", Args: args(1, 1, "an interface"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+				r, err := c.ShowInterface(ctx, &adminpb.InterfaceRequest{Name: args[0]})
+				if err != nil {
+					return err
+				}
+				return f.output(r, func() { console.Interface(os.Stdout, r) })
+			})
+		},
+	}, f)
+}
+
+func explainCommand(f *flags) *cobra.Command {
+	return jsonFlag(&cobra.Command{
+		Use: "explain IFACE FEATURE", Short: "Why a feature is on or off", Args: args(2, 2, "an interface and a feature"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+				r, err := c.Explain(ctx, &adminpb.ExplainRequest{Interface: args[0], Feature: args[1]})
+				if err != nil {
+					return err
+				}
+				return f.output(r, func() { console.Explain(os.Stdout, r) })
+			})
+		},
+	}, f)
+}
+
+func statsCommand(f *flags) *cobra.Command {
+	var watch, all bool
+	cmd := jsonFlag(&cobra.Command{
+		Use: "stats IFACE", Short: "Every counter of an interface, per queue", Args: args(1, 1, "an interface"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for {
+				err := f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+					r, err := c.Stats(ctx, &adminpb.InterfaceRequest{Name: args[0]})
+					if err != nil {
+						return err
+					}
+					return f.output(r, func() { console.Stats(os.Stdout, r, all) })
+				})
+				if err != nil || !watch {
+					return err
+				}
+				select {
+				case <-cmd.Context().Done():
+					return nil
+				case <-time.After(refresh):
+				}
+			}
+		},
+	}, f)
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again every second until interrupted")
+	cmd.Flags().BoolVar(&all, "all", false, "also counters that are zero (JSON has them always)")
+	return cmd
+}
+
+func driverCommand(f *flags) *cobra.Command {
+	cmd := &cobra.Command{Use: "driver", Short: "List, load and unload drivers", Args: args(0, 0, "a subcommand"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(driverListCommand(f), driverLoadCommand(f), driverUnloadCommand(f))
+	return cmd
+}
+
+func driverListCommand(f *flags) *cobra.Command {
+	return jsonFlag(&cobra.Command{
+		Use: "list", Short: "Drivers that the daemon knows", Args: args(0, 0, "nothing"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+				r, err := c.ListDrivers(ctx, &adminpb.ListDriversRequest{})
+				if err != nil {
+					return err
+				}
+				return f.output(r, func() { console.Drivers(os.Stdout, r.Drivers) })
+			})
+		},
+	}, f)
+}
+
+func driverLoadCommand(f *flags) *cobra.Command {
+	var sum string
+	cmd := jsonFlag(&cobra.Command{
+		Use: "load FILE", Short: "Load a driver plugin and say which devices it matches", Args: args(1, 1, "a plugin's file"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+				r, err := c.LoadDriver(ctx, &adminpb.LoadDriverRequest{Path: path, Sha256: sum})
+				if err != nil {
+					return err
+				}
+				return f.output(r, func() { console.Driver(os.Stdout, r) })
+			})
+		},
+	}, f)
+	cmd.Flags().StringVar(&sum, "sha256", "", "refuse the file if its SHA-256 is another")
+	return cmd
+}
+
+func driverUnloadCommand(f *flags) *cobra.Command {
+	return jsonFlag(&cobra.Command{
+		Use: "unload NAME", Short: "Forget a driver that no interface uses", Args: args(1, 1, "a driver"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+				r, err := c.UnloadDriver(ctx, &adminpb.UnloadDriverRequest{Name: args[0]})
+				if err != nil {
+					return err
+				}
+				return f.output(r, func() { fmt.Printf("driver %s unloaded\n", args[0]) })
+			})
+		},
+	}, f)
+}
+
+// quirksCommand asks a running daemon, which knows the quirks of drivers that it
+// has loaded, or lists those of this binary.
+func quirksCommand(f *flags) *cobra.Command {
+	return jsonFlag(&cobra.Command{
+		Use: "quirks [DRIVER]", Short: "All quirks: name, type, default, meaning, reference", Args: args(0, 1, "a driver or nothing"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r := &adminpb.ListQuirksRequest{}
+			if len(args) == 1 {
+				r.Driver = args[0]
+			}
+			reply, err := f.listQuirks(cmd.Context(), r)
+			if err != nil {
+				return err
+			}
+			return f.output(reply, func() { console.Quirks(os.Stdout, reply.Quirks) })
+		},
+	}, f)
+}
+
+func (f *flags) listQuirks(ctx context.Context, r *adminpb.ListQuirksRequest) (reply *adminpb.ListQuirksReply, err error) {
+	if noSocket(daemon.SocketPath(f.socket, "")) {
+		for _, d := range bundled() {
+			if r.Driver == "" || r.Driver == d.Describe().Name {
+				return &adminpb.ListQuirksReply{Quirks: daemon.Quirks(r.Driver)}, nil
+			}
+		}
+		return nil, fmt.Errorf("there is no bundled driver %q, and no nicd runs that might have loaded it", r.Driver)
+	}
+	err = f.ask(ctx, func(ctx context.Context, c adminpb.AdminClient) error {
+		reply, err = c.ListQuirks(ctx, r)
+		return err
+	})
+	return reply, err
+}

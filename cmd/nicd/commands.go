@@ -1,0 +1,138 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	"nicd/config"
+	"nicd/console"
+	"nicd/daemon"
+	"nicd/framework/plugin"
+	"nicd/proto/adminpb"
+)
+
+// release is the version of this source.
+const release = "0.1.0"
+
+// flags that several commands have.
+type flags struct {
+	config string
+	socket string
+	json   bool
+}
+
+func rootCommand() *cobra.Command {
+	f := &flags{}
+	root := &cobra.Command{
+		Use:   "nicd",
+		Short: "A user-space NIC driver framework",
+		Long: `nicd runs NIC drivers as plugins in user space: "nicd run" starts it, the other
+commands ask a running one.`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := ""
+			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
+				hint = fmt.Sprintf("; did you mean %q?", s[0])
+			}
+			return &usageError{fmt.Errorf("there is no command %q%s (nicd --help lists them)", args[0], hint)}
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())}
+	})
+	root.PersistentFlags().StringVar(&f.socket, "socket", "", "path of the admin socket (else $"+daemon.SocketEnv+", else the config's, else the runtime directory's)")
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.AddCommand(
+		runCommand(f), configCommand(), statusCommand(f), showCommand(f), explainCommand(f), statsCommand(f),
+		driverCommand(f), quirksCommand(f), versionCommand(f),
+	)
+	return root
+}
+
+// args checks how many arguments a command has.
+func args(min, max int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < min || len(args) > max {
+			return &usageError{fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args))}
+		}
+		return nil
+	}
+}
+
+func jsonFlag(cmd *cobra.Command, f *flags) *cobra.Command {
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON (the schema is proto/adminpb/admin.proto)")
+	return cmd
+}
+
+// output prints a message as JSON or as text.
+func (f *flags) output(m proto.Message, text func()) error {
+	if f.json {
+		return console.JSON(os.Stdout, m)
+	}
+	text()
+	return nil
+}
+
+func configCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "config", Short: "Show the embedded config, or check a file", Args: args(0, 0, "a subcommand"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
+	cmd.AddCommand(&cobra.Command{
+		Use: "show", Short: "Print the embedded config, a start for one's own", Args: args(0, 0, "nothing"),
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Print(config.DefaultSource())
+			return err
+		},
+	}, &cobra.Command{
+		Use: "check FILE", Short: "Check a config file without running it", Args: args(1, 1, "a file"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := config.Load(args[0], vocabulary())
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s: good: %d interfaces, %d wires, %d streams\n", args[0], len(c.Interfaces), len(c.Wires), len(c.Streams))
+			return nil
+		},
+	})
+	return cmd
+}
+
+func vocabulary() config.Vocabulary {
+	var names []string
+	for _, d := range bundled() {
+		names = append(names, d.Describe().Name)
+	}
+	return daemon.Vocabulary(names)
+}
+
+func versionCommand(f *flags) *cobra.Command {
+	return jsonFlag(&cobra.Command{
+		Use: "version", Short: "Say which version this is", Args: args(0, 0, "nothing"),
+		RunE: func(*cobra.Command, []string) error {
+			v := version()
+			return f.output(v, func() { console.Version(os.Stdout, v) })
+		},
+	}, f)
+}
+
+func version() *adminpb.Version {
+	v := &adminpb.Version{Version: release, Go: runtime.Version(), PluginProtocol: plugin.ProtocolVersion}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" {
+				v.Revision = s.Value
+			}
+		}
+	}
+	return v
+}

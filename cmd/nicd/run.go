@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"nicd/config"
+	"nicd/console"
+	"nicd/daemon"
+)
+
+const (
+	refresh        = time.Second
+	streamPatience = 15 * time.Second
+)
+
+func runCommand(f *flags) *cobra.Command {
+	var duration time.Duration
+	cmd := jsonFlag(&cobra.Command{
+		Use:   "run",
+		Short: "Run nicd in the foreground",
+		Long: `Run nicd with a config file, or with the embedded config: a vmxnet3 and an 82574L
+on a virtual wire, each driven by its plugin, with a TCP stream each way.
+
+The exit status is 0 only if every interface and stream ran to the end and every
+counter adds up.`,
+		Args: args(0, 0, "flags only"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f, duration) },
+	}, f)
+	cmd.Flags().StringVarP(&f.config, "config", "c", "", "config file (default: the embedded config, see nicd config show)")
+	cmd.Flags().DurationVar(&duration, "for", 0, "stop by itself after so long, such as 10s")
+	return cmd
+}
+
+func run(ctx context.Context, f *flags, duration time.Duration) error {
+	if duration < 0 {
+		return &usageError{fmt.Errorf("--for %v: it takes a time above zero, such as 10s", duration)}
+	}
+	c, err := loadConfig(f.config)
+	if err != nil {
+		return err
+	}
+	terminal := term.IsTerminal(int(os.Stdout.Fd())) && !f.json
+	live := console.NewLive(os.Stdout, terminal)
+	var logs io.Writer = os.Stderr
+	if terminal && term.IsTerminal(int(os.Stderr.Fd())) {
+		logs = live // both are on one screen
+	}
+	level, err := zerolog.ParseLevel(c.Daemon.LogLevel)
+	if err != nil {
+		return err
+	}
+	log := zerolog.New(zerolog.ConsoleWriter{Out: logs, TimeFormat: time.TimeOnly, NoColor: !terminal}).Level(level).With().Timestamp().Logger()
+	d, err := daemon.Start(ctx, daemon.Options{
+		Config: c, Bundled: bundled(), Socket: daemon.SocketPath(f.socket, c.Daemon.Socket), Version: version(), Log: log,
+	})
+	if err != nil {
+		return err
+	}
+	defer d.Stop()
+	return measure(ctx, f, d, live, duration)
+}
+
+func loadConfig(path string) (*config.Config, error) {
+	if path == "" {
+		return config.Default(vocabulary())
+	}
+	return config.Load(path, vocabulary())
+}
+
+// measure shows what happens until it is enough, and reports.
+func measure(ctx context.Context, f *flags, d *daemon.Daemon, live *console.Live, duration time.Duration) error {
+	patience, cancel := context.WithTimeoutCause(ctx, streamPatience, fmt.Errorf("in %v", streamPatience))
+	err := d.AwaitStreams(patience)
+	cancel()
+	if err != nil && ctx.Err() == nil {
+		return err
+	}
+	if duration > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, duration)
+		defer cancel()
+	}
+	m := d.Measure()
+	if !f.json {
+		live.Update(d.Status())
+	}
+	ticker := time.NewTicker(refresh)
+	defer ticker.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-ticker.C:
+			if s := d.Status(); !f.json {
+				live.Update(s)
+			}
+		}
+	}
+	r := m.Report()
+	if err := f.output(r, func() { console.Report(os.Stdout, r) }); err != nil {
+		return err
+	}
+	if !r.Ok {
+		return errReported
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"nicd/framework"
+	"nicd/framework/engine"
+)
+
+// follow reacts to what happens to a running interface by itself, until its
+// engine is detached or dies.
+func (i *netInterface) follow() {
+	events := i.control.Events()
+	i.follower.Go(func() {
+		for e := range events {
+			i.handle(e)
+		}
+	})
+	if i.process == nil {
+		return
+	}
+	died := i.process.Died()
+	i.follower.Go(func() {
+		if err, ok := <-died; ok {
+			i.fail(err.Error())
+		}
+	})
+}
+
+func (i *netInterface) handle(e engine.Event) {
+	switch e.Kind {
+	case engine.LinkEvent:
+		i.setLink(e.Link)
+		i.replan("the link changed")
+	case engine.ModeEvent:
+		ctx, cancel := context.WithTimeout(context.Background(), changePatience)
+		info, err := i.control.Info(ctx)
+		cancel()
+		if err == nil {
+			i.mu.Lock()
+			i.info = info
+			i.mu.Unlock()
+			i.replan("the device's mode changed")
+		}
+	case engine.QueueReset:
+		i.log.Warn().Int("queue", e.Queue).Str("reason", e.Reason).Msg("queue was reset")
+	case engine.DeviceReset:
+		i.log.Warn().Str("reason", e.Reason).Msg("device was reset")
+	case engine.DeviceLost:
+		i.fail("device lost: " + e.Reason)
+	}
+}
+
+// changePatience is how long a driver gets to change what runs.
+const changePatience = 10 * time.Second
+
+func (i *netInterface) setLink(l framework.Link) {
+	i.mu.Lock()
+	changed := i.link != l
+	i.link = l
+	i.mu.Unlock()
+	if !changed {
+		return
+	}
+	state := "down"
+	if l.Up {
+		state = "up"
+	}
+	i.log.Info().Str("link", state).Int("mbps", l.Mbps).Msg("link changed")
+	i.port.LinkChanged(l)
+}
+
+// replan resolves again after a fact about the device changed, and changes what
+// runs if the outcome is another.
+func (i *netInterface) replan(why string) {
+	i.mu.Lock()
+	before := i.plan
+	i.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), changePatience)
+	defer cancel()
+	if err := i.resolve(ctx); err != nil {
+		i.log.Error().Err(err).Msg("resolving quirks and features again")
+		return
+	}
+	i.mu.Lock()
+	after := i.plan
+	i.mu.Unlock()
+	if before.Features == after.Features && before.LRO == after.LRO {
+		return
+	}
+	effect, err := i.control.Change(ctx, after)
+	if err != nil {
+		i.log.Error().Err(err).Msg("changing features")
+		return
+	}
+	i.host.Configure(i.portSettings(), after.TxQueues)
+	i.log.Info().Str("because", why).Stringer("effect", effect).
+		Str("features", after.Features.String()).Stringer("lro", after.LRO).Msg("features changed")
+}
+
+// describeInterrupts is the plan's interrupts in words.
+func describeInterrupts(p *engine.Plan) string {
+	v := p.Interrupts
+	if v.Vectors == 1 {
+		return fmt.Sprintf("%s, 1 vector", v.Kind)
+	}
+	return fmt.Sprintf("%s, %d vectors", v.Kind, v.Vectors)
+}

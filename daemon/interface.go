@@ -1,0 +1,384 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"nicd/bus"
+	"nicd/bus/vfiouser"
+	"nicd/config"
+	"nicd/framework"
+	"nicd/framework/engine"
+	"nicd/framework/link"
+	"nicd/framework/plugin"
+	"nicd/port/netstack"
+	"nicd/port/sink"
+	"nicd/sim"
+)
+
+// States of an interface.
+const (
+	starting = "starting"
+	running  = "running"
+	failed   = "failed"
+	stopped  = "stopped"
+)
+
+// stopPatience is how long a driver gets to stop its device before it is killed.
+const stopPatience = 3 * time.Second
+
+// netInterface is a configured interface: a device, its driver, the link between
+// the driver's engine and nicd, and the port above. What open made is undone by
+// close, last first.
+type netInterface struct {
+	config config.Interface
+	log    zerolog.Logger
+
+	address   string // of the device, for people
+	memory    *bus.Memory
+	host      *link.Host
+	port      framework.Port
+	driver    *driver
+	process   *plugin.Process // nil in-process
+	control   engine.Control
+	info      framework.Info
+	deviceID  uint16
+	undo      []func()
+	follower  sync.WaitGroup
+	driverCfg config.Driver
+
+	mu       sync.Mutex
+	state    string
+	reason   string
+	link     framework.Link
+	quirks   *framework.Resolution
+	features *framework.FeaturePlan
+	plan     engine.Plan
+}
+
+func newInterface(c config.Interface, d config.Driver, log zerolog.Logger) *netInterface {
+	return &netInterface{config: c, driverCfg: d, log: log.With().Str("interface", c.Name).Logger(), state: starting}
+}
+
+func (i *netInterface) atClose(f func()) { i.undo = append(i.undo, f) }
+
+// open brings the interface up. When it fails, close undoes what was done.
+func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*sim.Wire) error {
+	i.driver = d
+	device, err := i.openDevice(ctx, wires)
+	if err != nil {
+		return err
+	}
+	if err := i.openLink(); err != nil {
+		return err
+	}
+	if err := device.attach(ctx, i); err != nil {
+		return err
+	}
+	if i.info, err = i.control.Info(ctx); err != nil {
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	if i.port, err = newPort(&i.config.Port); err != nil {
+		return fmt.Errorf("%s: %w", i.config.Port.Origin, err)
+	}
+	i.atClose(func() { i.port.Close() })
+	if err := i.resolve(ctx); err != nil {
+		return err
+	}
+	return i.start(ctx)
+}
+
+// openLink makes the arena and nicd's end of the link.
+func (i *netInterface) openLink() error {
+	queues := arenaQueues(&i.config)
+	options := link.Options{Queues: queues, BufferSize: i.config.BufferSize, RxBuffers: defaultRxBuffers}
+	if i.config.Buffers != 0 {
+		options.RxBuffers = max(1, i.config.Buffers/queues)
+	}
+	layout, err := options.Layout()
+	if err != nil {
+		return fmt.Errorf("%s: %w", i.config.Origin, err)
+	}
+	if i.memory, err = bus.NewMemory("nicd-"+i.config.Name, layout.Size()); err != nil {
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	i.atClose(func() { i.memory.Close() })
+	i.host, err = link.NewHost(link.HostOptions{
+		Name: i.config.Name, Memory: i.memory, Layout: options,
+		OnViolation: func(v *link.Violation) { go i.violated(v) },
+	})
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	i.atClose(func() { i.host.Close() })
+	return nil
+}
+
+// defaultRxBuffers is how many receive buffers a queue has: two rings full for a
+// vmxnet3, and as many on their way up.
+const defaultRxBuffers = 2048
+
+// openedDevice is a device and the way to give it to a driver.
+type openedDevice struct {
+	bus    bus.Device // nil if another process serves it
+	socket *os.File   // for a plugin
+}
+
+// openDevice makes or finds the device and checks that the driver drives it.
+func (i *netInterface) openDevice(ctx context.Context, wires map[string]*sim.Wire) (*openedDevice, error) {
+	if c := i.config.Device.VFIOUser; c != nil {
+		return i.openRemote(ctx, c)
+	}
+	return i.openModel(ctx, wires)
+}
+
+func (i *netInterface) openModel(ctx context.Context, wires map[string]*sim.Wire) (*openedDevice, error) {
+	c := i.config.Device.Sim
+	model, err := newModel(c)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", i.config.Device.Origin, err)
+	}
+	device, err := sim.NewDevice(model, sim.Options{
+		Name: i.config.Name,
+		OnFault: func(f sim.Fault) {
+			i.log.Error().Str("fault", f.String()).Msg("the device was refused access to memory")
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", i.config.Device.Origin, err)
+	}
+	i.atClose(func() { device.Close() })
+	wires[c.Wire].Connect(model)
+	info := device.Info()
+	i.address, i.deviceID = deviceText(&i.config.Device, info), info.Device
+	if err := i.driver.drives(info, i.config.Origin); err != nil {
+		return nil, err
+	}
+	if i.driverCfg.Mode == config.InProcess {
+		return &openedDevice{bus: device}, nil
+	}
+	server, client, err := vfiouser.Pair()
+	if err != nil {
+		return nil, fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	serving, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var served sync.WaitGroup
+	served.Go(func() {
+		err := vfiouser.ServeConn(serving, server, device, vfiouser.ServeOptions{RequireSealed: true})
+		if err != nil && serving.Err() == nil {
+			i.log.Error().Err(err).Msg("the driver's access to its device ended")
+		}
+	})
+	i.atClose(func() {
+		cancel()
+		served.Wait()
+	})
+	return &openedDevice{socket: client}, nil
+}
+
+// openRemote connects to a device that another process serves.
+func (i *netInterface) openRemote(ctx context.Context, c *config.VFIOUserDevice) (*openedDevice, error) {
+	absent := func(err error) error {
+		return fmt.Errorf("%s: no device is served at %s: %w", i.config.Device.Origin, c.Socket, err)
+	}
+	i.address = "vfio-user:" + c.Socket
+	if i.driverCfg.Mode == config.InProcess {
+		device, err := vfiouser.Dial(ctx, c.Socket, vfiouser.DialOptions{})
+		if err != nil {
+			return nil, absent(err)
+		}
+		i.atClose(func() { device.Close() })
+		i.deviceID = device.Info().Device
+		return &openedDevice{bus: device}, i.driver.drives(device.Info(), i.config.Origin)
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", c.Socket)
+	if err != nil {
+		return nil, absent(err)
+	}
+	defer conn.Close()
+	file, err := conn.(*net.UnixConn).File()
+	if err != nil {
+		return nil, absent(err)
+	}
+	return &openedDevice{socket: file}, nil
+}
+
+// attach gives the device to the driver, in a process of its own or in this one.
+func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) {
+	initial, err := framework.ResolveQuirks(i.quirkSources(framework.DeviceFacts{Device: i.deviceID}))
+	if err != nil {
+		if o.socket != nil {
+			o.socket.Close()
+		}
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	if o.bus != nil {
+		i.control, err = plugin.Drive(ctx, i.driver.bundled, o.bus, plugin.DriveConfig{
+			Name: i.config.Name, Memory: i.memory, Events: i.host.Events(),
+			Generation: i.host.Generation(), Quirks: initial.Map(), Log: i.log,
+		})
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", i.config.Name, err)
+		}
+	} else {
+		if i.process, err = i.driver.start(ctx, i.log); err != nil {
+			o.socket.Close()
+			return fmt.Errorf("interface %s: %w", i.config.Name, err)
+		}
+		i.atClose(i.endProcess)
+		i.control, err = i.process.Attach(ctx, plugin.AttachConfig{
+			Name: i.config.Name, Device: o.socket, Memory: i.memory, Events: i.host.Events(),
+			Generation: i.host.Generation(), Quirks: initial.Map(),
+		})
+		if err != nil {
+			return fmt.Errorf("interface %s: %w", i.config.Name, err)
+		}
+	}
+	i.atClose(i.detach)
+	return nil
+}
+
+func (i *netInterface) endProcess() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	if err := i.process.Kill(ctx); err != nil {
+		i.log.Error().Err(err).Msg("the driver did not end")
+	}
+}
+
+// detach ends the engine and whoever listens to it.
+func (i *netInterface) detach() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	if err := i.control.Detach(ctx); err != nil && !i.isFailed() {
+		i.log.Error().Err(err).Msg("detach")
+	}
+	i.follower.Wait()
+}
+
+// start makes the device run and packets flow.
+func (i *netInterface) start(ctx context.Context) error {
+	i.host.Configure(i.portSettings(), i.plan.TxQueues)
+	if err := i.port.Attach(i.host); err != nil {
+		return err
+	}
+	if err := i.host.Start(i.port); err != nil {
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	i.atClose(i.host.Stop)
+	if err := i.control.Start(ctx, i.plan); err != nil {
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	i.atClose(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+		defer cancel()
+		if err := i.control.Stop(ctx); err != nil && !i.isFailed() {
+			i.log.Error().Err(err).Msg("stop")
+		}
+	})
+	i.setState(running, "")
+	i.follow()
+	return nil
+}
+
+// portSettings is what the port may count on, whoever does it.
+func (i *netInterface) portSettings() framework.Settings {
+	s := i.plan.Settings
+	s.Features = i.features.Usable
+	return s
+}
+
+// close undoes open.
+func (i *netInterface) close() {
+	i.setState(stopped, "")
+	for n := len(i.undo) - 1; n >= 0; n-- {
+		i.undo[n]()
+	}
+	i.undo = nil
+}
+
+func (i *netInterface) quirkSources(facts framework.DeviceFacts) framework.QuirkSources {
+	return framework.QuirkSources{
+		Driver: i.driver.name, Declarations: i.driver.description.Quirks, Defines: i.driver.description.OwnQuirks,
+		Facts: facts, DriverConfig: i.driverCfg.Quirks, InterfaceConfig: i.config.Quirks,
+	}
+}
+
+// resolve works out quirks, features and the plan from what is known of the
+// device, and tells the driver about its quirks.
+func (i *netInterface) resolve(ctx context.Context) error {
+	quirks, err := framework.ResolveQuirks(i.quirkSources(framework.FactsOf(i.deviceID, i.info, i.currentLink())))
+	if err != nil {
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	features := framework.ResolveFeatures(framework.FeatureSources{
+		Wanted: i.config.Features, Info: i.info, Link: i.currentLink(), Quirks: quirks, Port: i.port.Needs(),
+	})
+	plan, err := makePlan(&i.config, &i.info, quirks, features)
+	if err != nil {
+		return err
+	}
+	if err := i.control.SetQuirks(ctx, quirks.Map()); err != nil {
+		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.quirks, i.features, i.plan = quirks, features, plan
+	return nil
+}
+
+func (i *netInterface) currentLink() framework.Link {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.link
+}
+
+func (i *netInterface) setState(state, reason string) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.state == failed && state != stopped {
+		return // the first reason is the one that helps
+	}
+	i.state, i.reason = state, reason
+}
+
+func (i *netInterface) isFailed() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.state == failed
+}
+
+// fail stops the flow of packets and says why. The device's driver may be gone.
+func (i *netInterface) fail(reason string) {
+	i.setState(failed, reason)
+	i.log.Error().Str("reason", reason).Msg("interface failed")
+	i.setLink(framework.Link{})
+}
+
+// violated ends a driver that broke the link's rules.
+func (i *netInterface) violated(v *link.Violation) {
+	i.fail(v.Error())
+	if i.process != nil {
+		i.endProcess()
+	}
+}
+
+func newPort(c *config.Port) (framework.Port, error) {
+	switch {
+	case c.Netstack != nil:
+		return netstack.New(netstack.Options{
+			Addresses: c.Netstack.Addresses, Gateway: c.Netstack.Gateway, BufferBytes: c.Netstack.Buffer,
+		})
+	case c.Sink != nil:
+		return &sink.Port{}, nil
+	}
+	return nil, errors.New("no port")
+}
