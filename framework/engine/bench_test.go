@@ -73,13 +73,17 @@ func (t *nullTx) Pending() bool { return t.done > 0 }
 type directUpper struct {
 	forward bool
 	taken   framework.Batch
+	next    int // of taken
 	back    []framework.Buffer
 }
 
 func (u *directUpper) Deliver(q int, b *framework.Batch) int {
 	if u.forward {
-		u.taken.Packets = append(u.taken.Packets[:0], b.Packets...)
-		u.taken.Frags = append(u.taken.Frags[:0], b.Frags...)
+		if len(u.taken.Packets) != 0 {
+			return 0
+		}
+		u.taken.Packets = append(u.taken.Packets, b.Packets...)
+		u.taken.Frags = append(u.taken.Frags, b.Frags...)
 		return len(b.Packets)
 	}
 	for i := range b.Frags {
@@ -95,9 +99,18 @@ func (u *directUpper) Reclaim(q int, dst []framework.Buffer) int {
 }
 
 func (u *directUpper) Take(q int, b *framework.Batch) {
-	b.Packets = append(b.Packets, u.taken.Packets...)
-	b.Frags = append(b.Frags, u.taken.Frags...)
-	u.taken.Reset()
+	n := min(cap(b.Packets), len(u.taken.Packets)-u.next)
+	for i := u.next; i < u.next+n; i++ {
+		p := u.taken.Packets[i]
+		f := u.taken.Frags[p.First] // all have one
+		p.First = uint32(len(b.Frags))
+		b.Packets = append(b.Packets, p)
+		b.Frags = append(b.Frags, f)
+	}
+	if u.next += n; u.next == len(u.taken.Packets) {
+		u.taken.Reset()
+		u.next = 0
+	}
 }
 
 func (u *directUpper) Complete(q int, bufs []framework.Buffer) { u.back = append(u.back, bufs...) }
@@ -108,10 +121,10 @@ func (u *directUpper) SetWaker(int, func(), func())            {}
 // bench runs the pipelines of one pair over null queues, without goroutines, so
 // that what is measured is the engine's work on a packet.
 func bench(b *testing.B, forward bool, owner framework.LROOwner, rx *nullRx) {
-	benchOn(b, forward, owner, rx, newBuffers(2048))
+	benchOn(b, forward, owner, rx, newBuffers(2048), 0)
 }
 
-func benchOn(b *testing.B, forward bool, owner framework.LROOwner, rx *nullRx, buffers *framework.Buffers) {
+func benchOn(b *testing.B, forward bool, owner framework.LROOwner, rx *nullRx, buffers *framework.Buffers, budget int) {
 	up := &directUpper{forward: forward, back: make([]framework.Buffer, 0, 8192)}
 	e, err := New(newFakeDevice(1), up, Options{
 		Buffers:   buffers,
@@ -123,7 +136,7 @@ func benchOn(b *testing.B, forward bool, owner framework.LROOwner, rx *nullRx, b
 	}
 	e.plan = Plan{
 		Settings: framework.Settings{MTU: 1500, Features: framework.AllFeatures},
-		RxQueues: 1, TxQueues: 1, RxDescriptors: 1024, TxDescriptors: 1024, LRO: owner,
+		RxQueues: 1, TxQueues: 1, RxDescriptors: 1024, TxDescriptors: 1024, LRO: owner, RxBudget: budget,
 	}
 	e.linkUp.Store(true)
 	e.adopt(framework.Queues{Rx: []framework.RxQueue{rx}, Tx: []framework.TxQueue{&nullTx{}}})
@@ -143,6 +156,13 @@ func benchOn(b *testing.B, forward bool, owner framework.LROOwner, rx *nullRx, b
 	}
 	if owner == framework.LROSoftware && e.rx[0].count[RxSoftwareSegments] < n*9/10 {
 		b.Fatalf("%d received, %d merged", n, e.rx[0].count[RxSoftwareSegments])
+	}
+}
+
+// BenchmarkBudget is what DefaultRxBudget was chosen by.
+func BenchmarkBudget(b *testing.B) {
+	for _, n := range []int{8, 16, 32, 64, 128, 256} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) { benchOn(b, false, framework.LRONone, &nullRx{len: 60}, newBuffers(2048), n) })
 	}
 }
 
@@ -168,7 +188,7 @@ func BenchmarkReceiveLRO(b *testing.B) {
 		binary.BigEndian.PutUint32(f[38:], next*1460)
 		next++
 	}
-	benchOn(b, false, framework.LROSoftware, rx, buffers)
+	benchOn(b, false, framework.LROSoftware, rx, buffers, 0)
 }
 
 // BenchmarkTasks compares one task for a pair of queues with two, at full speed

@@ -78,8 +78,10 @@ type Options struct {
 	// wakes them and at each tick, or all the time if the plan says so.
 	Interrupts Interrupter
 
-	// SeparateTasks gives receive and transmit of a pair a task each. That pays
-	// when there are more processors than queues and ringing a bell is slow.
+	// SeparateTasks gives receive and transmit of a pair a task each. That can
+	// pay when there are more processors than queues and ringing a bell is slow.
+	// On two processors it is no faster, and the two tasks do not keep pace with
+	// each other (BenchmarkTasks).
 	SeparateTasks bool
 
 	// Watchdog is the age at which a packet that the device was given makes its
