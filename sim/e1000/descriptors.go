@@ -18,7 +18,6 @@ const (
 	rxPIF   = 1 << 7
 
 	rxExtIPIDV = 1 << 9
-	rxExtUDPV  = 1 << 10
 	rxExtACK   = 1 << 15
 
 	rxErrCE   = 1 << 0

@@ -11,9 +11,9 @@
 // their own.
 //
 // Not modelled: packet split descriptors (RCTL.DTYP), MAC and PHY loopback, wake
-// up and manageability, flash contents and NVM writes, half duplex, the header
-// parsing of IPv6 extension headers, and descriptor prefetch (thresholds in
-// RXDCTL and TXDCTL other than LWTHRESH are stored and have no effect).
+// up and manageability, flash contents and NVM writes, half duplex, and descriptor
+// prefetch and late write-back (thresholds in RXDCTL and TXDCTL other than
+// LWTHRESH are stored and have no effect).
 //
 // Where the chips' documents leave a driver's mistake undefined, the model does
 // what is easiest to notice: a transmit queue that is given nonsense (a TSO

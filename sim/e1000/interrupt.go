@@ -29,6 +29,7 @@ type interruptState struct {
 	eitr                 [maxVectors]uint32
 	vectors              [maxVectors]vector // INTx and MSI use the first
 	line                 bool
+	asserted             uint32 // IAC: how many interrupts there were
 	delays               delays
 }
 
@@ -127,8 +128,21 @@ func (q *interrupts) deliverMessage(v int, causes, again uint32) {
 	q.model.host.Raise(v)
 }
 
+// takeAsserted reads IAC of the 82574L.
+func (q *interrupts) takeAsserted() uint32 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := q.asserted
+	q.asserted = 0
+	if !q.is574() {
+		return 0
+	}
+	return n
+}
+
 // fired does what sending a vector's message does to ICR and IMS.
 func (q *interrupts) fired(v int, causes uint32) {
+	q.asserted++
 	q.flushDelays()
 	if kind, _ := q.model.host.Interrupts(); kind != bus.MSIX {
 		return
@@ -154,6 +168,7 @@ func (q *interrupts) deliverLine() {
 		return
 	}
 	q.flushDelays()
+	q.asserted++
 	q.setLine(true)
 }
 

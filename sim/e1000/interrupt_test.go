@@ -384,6 +384,9 @@ func TestEITR(t *testing.T) {
 	fired(t, "after the interval", events[0], 1)
 	n.advance(103 * us)
 	fired(t, "nothing more", events[0], 0)
+	if v := n.r(0x4100); v != 5 {
+		t.Errorf("IAC %d", v)
+	}
 }
 
 func TestMinThrottleVariation(t *testing.T) {

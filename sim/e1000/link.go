@@ -51,7 +51,7 @@ func (m *Model) status() uint32 {
 	if m.opt.Kind == I82574L && m.regs[regCTRL/4]&ctrlMasterDisable == 0 {
 		s |= statusGIOMasterEna
 	}
-	if m.tx.pausedAny() {
+	if m.tx.stalled.Load() {
 		s |= statusTXOFF
 	}
 	code, full := m.phy.speed()

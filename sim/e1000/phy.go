@@ -11,20 +11,20 @@ const (
 	phyAdvertise  = 4
 	phyPartner    = 5
 	phyExpansion  = 6
-	phyNextPage   = 7
 	phyPartnerNP  = 8
 	phy1000Ctrl   = 9
 	phy1000Status = 10
 	phyExtStatus  = 15
 	phySpecCtrl   = 16
 	phySpecStatus = 17
-	phyIntEnable  = 18
 	phyIntStatus  = 19
 	phyExtCtrl    = 20
 	phyRxErrors   = 21
 	phyPage       = 22 // 82574L: page select
 	phyPageM88    = 29 // M88E1000: page select
+	phyM88Tune    = 26 // M88E1000 extended control 2
 	phyGenCtrl    = 30
+	phyVendor     = 31
 
 	phyRegisters = 32
 	phyAddress   = 1 // the internal PHY's address on the MDI bus
@@ -151,7 +151,7 @@ func phyKnown(reg uint32) bool {
 	case reg <= phy1000Status, reg >= phyExtStatus && reg <= phyPage:
 		return true
 	default:
-		return reg == phyPageM88 || reg == phyGenCtrl || reg == 31 || reg == 26
+		return reg == phyM88Tune || reg >= phyPageM88
 	}
 }
 

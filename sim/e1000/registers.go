@@ -81,19 +81,13 @@ const (
 
 // Device control (CTRL).
 const (
-	ctrlFD              = 1 << 0
-	ctrlMasterDisable   = 1 << 2 // 82574L: GIO master disable
-	ctrlSLU             = 1 << 6
-	ctrlILOS            = 1 << 7
-	ctrlSpeed1000       = 2 << 8
-	ctrlRST             = 1 << 26
-	ctrlRFCE            = 1 << 27
-	ctrlTFCE            = 1 << 28
-	ctrlVME             = 1 << 30
-	ctrlPHYReset        = 1 << 31
-	ctrlReset540        = 0x00140240
-	ctrlReset574        = 0x00140241
-	ctrlReservedOnWrite = ctrlRST
+	ctrlMasterDisable = 1 << 2 // 82574L: GIO master disable
+	ctrlSLU           = 1 << 6
+	ctrlRST           = 1 << 26
+	ctrlVME           = 1 << 30
+	ctrlPHYReset      = 1 << 31
+	ctrlReset540      = 0x00140240
+	ctrlReset574      = 0x00140241
 )
 
 // Device status (STATUS).
@@ -133,8 +127,6 @@ const (
 	rctlVFE         = 1 << 18
 	rctlCFIEN       = 1 << 19
 	rctlCFI         = 1 << 20
-	rctlDPF         = 1 << 22
-	rctlPMCF        = 1 << 23
 	rctlBSEX        = 1 << 25
 	rctlSECRC       = 1 << 26
 	rctlFLXBUFShift = 27 // 82574L, 1 KiB units, 4 bits

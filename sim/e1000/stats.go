@@ -71,6 +71,9 @@ func (m *Model) readStatistic(offset uint32) uint32 {
 	m.host.Tx.Lock()
 	m.host.Rx.Lock()
 	defer m.unlockAll()
+	if offset == statIAC {
+		return m.irq.takeAsserted()
+	}
 	i := (offset - regStats) / 4
 	rx, tx := &m.rx.stats, &m.tx.stats
 	switch {

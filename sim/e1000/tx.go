@@ -48,7 +48,7 @@ func (t *transmitter) mayPass(q *txQueue) bool {
 	if t.begun == nil || t.begun == q {
 		return true
 	}
-	if t.begun.run.Load() {
+	if t.begun.run.Load() && t.model.host.Doorbell(bellTDT+t.begun.index) != t.begun.head.Load() {
 		return false
 	}
 	t.abandon()
@@ -63,6 +63,7 @@ func (t *transmitter) abandon() {
 	t.begun.cut = 0
 	t.begun.paused.Store(false)
 	t.begun = nil
+	t.stalled.Store(false)
 	t.model.port.Abandon()
 }
 
@@ -130,7 +131,7 @@ func (t *transmitter) readUnit(q *txQueue, ring []byte, start, tail uint32) (end
 			t.load(d)
 			continue
 		}
-		if !t.collect(&p, d) {
+		if d.extended() && d.dtyp() != txTypeData || !t.collect(&p, d) {
 			q.hang()
 			break
 		}
@@ -227,15 +228,27 @@ func (t *transmitter) put(q *txQueue, frames []sim.Frame) int {
 	}
 	q.paused.Store(true) // before Send: Resume may come before it returns
 	taken := t.model.port.Send(frames)
-	t.begun = nil
 	if taken == len(frames) {
 		q.paused.Store(false)
-	} else {
-		t.begun = q
-		t.stats.add(statXOFFRXC, 1)
-		t.stats.add(statXONRXC, 1)
 	}
+	t.stall(q, taken < len(frames))
 	return taken
+}
+
+// stall follows the wire: on is that it took no more of q's frames.
+func (t *transmitter) stall(q *txQueue, on bool) {
+	t.begun = nil
+	if on {
+		t.begun = q
+	}
+	if t.stalled.Swap(on) == on {
+		return
+	}
+	if on {
+		t.stats.add(statXOFFRXC, 1)
+		return
+	}
+	t.stats.add(statXONRXC, 1)
 }
 
 // finish writes descriptors back and interrupts.

@@ -414,6 +414,40 @@ func TestOneContextForTwoQueues(t *testing.T) {
 	same(t, next(t, peer), want)
 }
 
+// TestFrameBegunGoesFirst: a TSO frame of one queue that the wire took in part is
+// finished before the other queue's.
+func TestFrameBegunGoesFirst(t *testing.T) {
+	clock := &sim.ManualClock{}
+	wire := sim.NewWire(sim.WireOptions{Clock: clock})
+	n := newNIC(t, wire, clock, Options{Kind: I82574L})
+	peer := sim.NewTester(wire, sim.Wants{})
+	peer.Limit = 5
+	n.start(0)
+	frame, c, segments := tso(false, make([]byte, 20*700), 700)
+	for q := range 2 {
+		n.sendTSO(q, frame, c, false, 0, 0)
+	}
+	for range 2 {
+		for _, want := range segments {
+			same(t, next(t, peer), want)
+			n.work()
+		}
+	}
+	if n.r(0x4048) == 0 || n.r(0x4050) == 0 {
+		t.Error("XON and XOFF were not counted")
+	}
+	// A queue whose tail is taken back does not keep the other waiting.
+	n.sendTSO(0, frame, c, false, 0, 0)
+	n.w(0x3818, n.r(0x3810))
+	for range 5 {
+		next(t, peer)
+	}
+	n.work()
+	n.put(1, n.stage(0, segments[0]), uint32(len(segments[0]))|eopCmd, 0)
+	n.ring(1)
+	same(t, next(t, peer), segments[0])
+}
+
 func TestSeparateContextsOfThe82540EM(t *testing.T) {
 	clock := &sim.ManualClock{}
 	wire := sim.NewWire(sim.WireOptions{Clock: clock})

@@ -41,6 +41,8 @@ type transmitter struct {
 	all     bool // every descriptor is written back
 	// begun is the queue whose frame the wire did not take: it is the next to send.
 	begun *txQueue
+	// stalled: the peer has asked for silence.
+	stalled atomic.Bool
 }
 
 // txConfig is what the registers say, read when they change.
@@ -168,11 +170,6 @@ func (t *transmitter) update() {
 		gate := !is574 || m.regs[(regTARC+stride)/4]&tarcEnable != 0
 		q.run.Store(on && gate && q.size != 0 && !q.hung)
 	}
-}
-
-// pausedAny tells whether the wire keeps a queue waiting.
-func (t *transmitter) pausedAny() bool {
-	return t.queues[0].paused.Load() || t.queues[1].paused.Load()
 }
 
 // context returns the context that a packet uses.
