@@ -14,7 +14,9 @@
 // to all of memory, and would need physical addresses.
 //
 // What can be tested without a device is: the layouts and numbers of the
-// kernel's interface, sysfs on a made-up tree, region descriptions. The group
-// flow was tried on an emulated IOMMU with emulated NICs; the iommufd flow is
-// written from the kernel's documentation and has not met a kernel that has it.
+// kernel's interface, sysfs on a made-up tree, region descriptions. TestHardware
+// takes real NICs; in a virtual machine (Linux 6.1, QEMU 7.2 with intel-iommu)
+// vmxnet3, e1000 and e1000e pass it by the group flow: registers, MSI-X, INTx,
+// DMA, reset, and opening 20 times over. The iommufd flow is written from the
+// kernel's documentation and has not yet met a kernel that has it.
 package vfio
