@@ -177,14 +177,17 @@ func (d *Daemon) Stop() {
 		d.stopStreams()
 	}
 	d.moving.Wait()
+	for _, i := range d.interfaces {
+		i.setState(stopped, "")
+	}
+	for _, w := range d.wires { // before the devices that are their ends
+		w.Close()
+	}
 	var closing sync.WaitGroup
 	for _, i := range d.interfaces {
 		closing.Go(i.close)
 	}
 	closing.Wait()
-	for _, w := range d.wires {
-		w.Close()
-	}
 	if d.server != nil {
 		d.server.Stop()
 	}

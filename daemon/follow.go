@@ -13,7 +13,7 @@ import (
 // engine is detached or dies.
 func (i *netInterface) follow() {
 	events := i.control.Events()
-	i.follower.Go(func() {
+	i.followers.Go(func() {
 		for e := range events {
 			i.handle(e)
 		}
@@ -22,14 +22,17 @@ func (i *netInterface) follow() {
 		return
 	}
 	died := i.process.Died()
-	i.follower.Go(func() {
-		if err, ok := <-died; ok {
+	i.watchers.Go(func() {
+		if err, ok := <-died; ok && !i.is(stopped) {
 			i.fail(err.Error())
 		}
 	})
 }
 
 func (i *netInterface) handle(e engine.Event) {
+	if i.is(stopped) {
+		return // links go down when the wire goes
+	}
 	switch e.Kind {
 	case engine.LinkEvent:
 		i.setLink(e.Link)

@@ -51,7 +51,8 @@ type netInterface struct {
 	info      framework.Info
 	deviceID  uint16
 	undo      []func()
-	follower  sync.WaitGroup
+	followers sync.WaitGroup // of events
+	watchers  sync.WaitGroup // of the process
 	driverCfg config.Driver
 
 	mu       sync.Mutex
@@ -99,6 +100,9 @@ func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*si
 func (i *netInterface) openLink() error {
 	queues := arenaQueues(&i.config)
 	options := link.Options{Queues: queues, BufferSize: i.config.BufferSize, RxBuffers: defaultRxBuffers}
+	if options.BufferSize == 0 {
+		options.BufferSize = defaultBufferSize
+	}
 	if i.config.Buffers != 0 {
 		options.RxBuffers = max(1, i.config.Buffers/queues)
 	}
@@ -124,6 +128,10 @@ func (i *netInterface) openLink() error {
 // defaultRxBuffers is how many receive buffers a queue has: two rings full for a
 // vmxnet3, and as many on their way up.
 const defaultRxBuffers = 2048
+
+// defaultBufferSize lets a 64 KiB frame fit 17 fragments: few enough for TSO on a
+// vmxnet3 (24 descriptors a packet), and half the descriptors for what it merges.
+const defaultBufferSize = 4096
 
 // openedDevice is a device and the way to give it to a driver.
 type openedDevice struct {
@@ -251,17 +259,19 @@ func (i *netInterface) endProcess() {
 	defer cancel()
 	if err := i.process.Kill(ctx); err != nil {
 		i.log.Error().Err(err).Msg("the driver did not end")
+		return
 	}
+	i.watchers.Wait()
 }
 
 // detach ends the engine and whoever listens to it.
 func (i *netInterface) detach() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	if err := i.control.Detach(ctx); err != nil && !i.isFailed() {
-		i.log.Error().Err(err).Msg("detach")
+	if err := i.control.Detach(ctx); err != nil {
+		i.log.Debug().Err(err).Msg("detach")
 	}
-	i.follower.Wait()
+	i.followers.Wait()
 }
 
 // start makes the device run and packets flow.
@@ -280,8 +290,8 @@ func (i *netInterface) start(ctx context.Context) error {
 	i.atClose(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 		defer cancel()
-		if err := i.control.Stop(ctx); err != nil && !i.isFailed() {
-			i.log.Error().Err(err).Msg("stop")
+		if err := i.control.Stop(ctx); err != nil {
+			i.log.Debug().Err(err).Msg("stop")
 		}
 	})
 	i.setState(running, "")
@@ -296,9 +306,8 @@ func (i *netInterface) portSettings() framework.Settings {
 	return s
 }
 
-// close undoes open.
+// close undoes open. The interface's state is stopped.
 func (i *netInterface) close() {
-	i.setState(stopped, "")
 	for n := len(i.undo) - 1; n >= 0; n-- {
 		i.undo[n]()
 	}
@@ -350,10 +359,10 @@ func (i *netInterface) setState(state, reason string) {
 	i.state, i.reason = state, reason
 }
 
-func (i *netInterface) isFailed() bool {
+func (i *netInterface) is(state string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.state == failed
+	return i.state == state
 }
 
 // fail stops the flow of packets and says why. The device's driver may be gone.

@@ -79,14 +79,19 @@ func (s *stream) move(ctx context.Context) error {
 		return fmt.Errorf("connect from %s to %s: %w", s.from, s.to, err)
 	}
 	defer conn.Close()
-	stopSend := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stopSend()
+	defer interrupt(ctx, conn)()
 	block := make([]byte, streamBlock)
 	for {
 		if _, err := conn.Write(block); err != nil {
 			return errors.Join(fmt.Errorf("send from %s: %w", s.from, err))
 		}
 	}
+}
+
+// interrupt makes reads and writes that wait return when ctx ends; closing the
+// connection would not.
+func interrupt(ctx context.Context, conn net.Conn) (stop func() bool) {
+	return context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
 // address is the receiver's address of a family that the sender has too.
@@ -105,8 +110,7 @@ func (s *stream) receive(ctx context.Context, listener net.Listener) error {
 		return err
 	}
 	defer conn.Close()
-	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	defer stop()
+	defer interrupt(ctx, conn)()
 	buf := make([]byte, streamBlock)
 	for first := true; ; first = false {
 		n, err := conn.Read(buf)

@@ -31,6 +31,7 @@ func bundled() []framework.Driver {
 func main() {
 	plugin.ServeBundled(bundled()...) // does not return in a driver's process
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends nicd the hard way
 	err := rootCommand().ExecuteContext(ctx)
 	stop()
 	os.Exit(exitStatus(err))

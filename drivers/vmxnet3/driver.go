@@ -134,7 +134,7 @@ func (d *device) Info() framework.Info {
 		// Revision 1 can't tell.
 		CoalescedSizeKnown: d.revision >= 2,
 		MaxTxFragments:     maxTxFragments,
-		MaxTSOFragments:    framework.MaxFragments,
+		MaxTSOFragments:    maxTSOFragments,
 		MaxTSOLen:          framework.MaxPacketLen,
 		MaxTxFragmentLen:   maxTxBufferLen,
 		MaxRxFragments:     framework.MaxFragments,

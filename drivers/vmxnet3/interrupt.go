@@ -2,7 +2,6 @@ package vmxnet3
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 
 	"nicd/bus"
@@ -149,19 +148,13 @@ func (r *run) fault(e *framework.Events, queue int, reason string) {
 
 // stopReason spells the error of a queue that the device has stopped.
 func stopReason(code uint32) string {
-	var names []string
-	if code&(1<<31) != 0 {
-		names = append(names, "packet without end")
-	}
+	const first = 1 << 31
 	reasons := [...]string{
-		1: "transmit descriptor reused", 2: "packet too big", 3: "descriptor not supported",
-		4: "buffer too small", 5: "stress option", 6: "switch failure", 7: "transmit descriptor invalid",
+		"packet without end", "transmit descriptor reused", "packet too big", "descriptor not supported",
+		"buffer too small", "stress option", "switch failure", "transmit descriptor invalid",
 	}
-	if n := code &^ (1 << 31); n != 0 && int(n) < len(reasons) {
-		names = append(names, reasons[n])
+	if n := code - first; code >= first && n < uint32(len(reasons)) {
+		return reasons[n]
 	}
-	if names == nil {
-		return fmt.Sprintf("error %#x", code)
-	}
-	return strings.Join(names, ", ")
+	return fmt.Sprintf("error %#x", code)
 }

@@ -98,6 +98,7 @@ const (
 	maxRxBufferLen  = 1<<14 - 1
 	minHeadBuffer   = 128
 	maxTxFragments  = 16 // of a packet that is not segmented
+	maxTSOFragments = 24 // of one that is
 	minMTU          = 60
 	maxMTU          = 9000
 	maxMulticast    = 682 // what one page of addresses holds
