@@ -74,8 +74,8 @@ type Options struct {
 	Counters []byte
 
 	// Interrupts is the bus's part in interrupts, usually the bus.Device. Nil
-	// means that there are none: then tasks look for work when the upper side
-	// wakes them and at each tick, or all the time if the plan says so.
+	// means that there are none: then tasks look for work each millisecond, or
+	// all the time if the plan says so.
 	Interrupts Interrupter
 
 	// SeparateTasks gives receive and transmit of a pair a task each. That can

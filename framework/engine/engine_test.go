@@ -507,6 +507,29 @@ func TestPolling(t *testing.T) {
 	r.finish()
 }
 
+// TestWithoutInterrupts: receive and transmit get on without any, and transmit
+// with none of its own; no tick is needed, and an idle queue holds nothing.
+func TestWithoutInterrupts(t *testing.T) {
+	for _, vectors := range []int{0, 2} {
+		r := newRig(t, 1, func(r *rig) {
+			r.dev.mute, r.dev.autoTx = true, false
+			r.plan.Interrupts.TxVector = []int{-1}
+			if vectors == 0 {
+				r.plan.Interrupts = framework.VectorPlan{}
+			}
+		}).start()
+		for i := range 20 {
+			r.arrive(0, numbered(i, 60), framework.Packet{}, 0)
+			r.up.frame(0, framework.Packet{}, 0, numbered(i, 60))
+			r.until("given to the device", func() bool { return r.txCount(0, TxPackets) == uint64(i+1) })
+			r.dev.finish(0, 1)
+			r.until("back", func() bool { return r.txCount(0, TxCompleted) == uint64(i+1) })
+		}
+		r.until("all delivered", func() bool { return len(r.deliveries(0)) == 20 })
+		r.finish()
+	}
+}
+
 // TestCountersOutliveAnEngine: the page of an engine that died goes on, and what
 // was in flight is dropped.
 func TestCountersOutliveAnEngine(t *testing.T) {

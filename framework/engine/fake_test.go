@@ -41,6 +41,7 @@ type fakeDevice struct {
 	unmasks  int          // of INTx at the bus
 	events   []*bus.Event
 	kind     bus.InterruptKind
+	mute     bool // finished transmit packets raise no interrupt
 	autoTx   bool // the device completes what it is told of at once
 	sent     func(q int, frame []byte, p framework.Packet)
 }
@@ -415,6 +416,9 @@ func (t *fakeTx) finish(n int) {
 	}
 	t.rung -= done
 	t.ready += done
+	if t.d.mute {
+		return
+	}
 	t.d.raise(t.d.txVector(t.q), framework.Cause{Tx: 1 << t.q})
 }
 

@@ -157,6 +157,8 @@ func (e *Engine) makeTasks(p *Plan) {
 func (e *Engine) addTask(p *Plan, q int, rx *rxQueue, tx *txQueue) {
 	t := newTask(rx, tx)
 	t.spin = time.Duration(p.SpinMicros) * time.Microsecond
+	t.pollRx = rx != nil && vectorOf(p.Interrupts.RxVector, q) < 0 && vectorOf(p.Interrupts.TxVector, q) < 0
+	t.pollTx = tx != nil && vectorOf(p.Interrupts.TxVector, q) < 0
 	if q < len(p.CPUs) {
 		t.cpu = p.CPUs[q]
 	}
@@ -167,6 +169,14 @@ func (e *Engine) addTask(p *Plan, q int, rx *rxQueue, tx *txQueue) {
 	if tx != nil {
 		e.txTasks[q] = t
 	}
+}
+
+// vectorOf is a queue's vector, -1 if it has none.
+func vectorOf(vectors []int, q int) int {
+	if q >= len(vectors) {
+		return -1
+	}
+	return vectors[q]
 }
 
 func waker(tasks []*task, q int) func() {
@@ -182,12 +192,12 @@ func waker(tasks []*task, q int) func() {
 func (v *vector) tie(e *Engine, p *Plan) {
 	v.tasks = nil
 	for q, t := range e.rxTasks {
-		if n := p.Interrupts.RxVector[q]; n == v.index || n < 0 && q < p.TxQueues && p.Interrupts.TxVector[q] == v.index {
+		if n := vectorOf(p.Interrupts.RxVector, q); n == v.index || n < 0 && vectorOf(p.Interrupts.TxVector, q) == v.index {
 			v.add(t)
 		}
 	}
 	for q, t := range e.txTasks {
-		if n := p.Interrupts.TxVector[q]; n == v.index || n < 0 && q < p.RxQueues && p.Interrupts.RxVector[q] == v.index {
+		if n := vectorOf(p.Interrupts.TxVector, q); n == v.index || n < 0 && vectorOf(p.Interrupts.RxVector, q) == v.index {
 			v.add(t)
 		}
 	}

@@ -316,7 +316,9 @@ func (q *rxQueue) coalesce(b *framework.Batch) *framework.Batch {
 		q.foldLRO()
 		q.merger = m
 	}
-	if q.merger == nil || len(b.Packets) == 0 {
+	// More than the budget is a driver's bug (it made the batch grow), but no
+	// reason to lose packets.
+	if q.merger == nil || len(b.Packets) == 0 || len(b.Packets) > cap(q.merger.in) {
 		return b
 	}
 	return q.merger.merge(q, b)

@@ -25,11 +25,16 @@ const (
 	byUpper
 	bySibling
 	byTick
+	byTimer
 	byControl
 )
 
 // maxVain is how often in a row the upper side may call a task back for nothing.
 const maxVain = 16
+
+// pollInterval is how long a task sleeps at most when no interrupt tells it of
+// packets received, or of packets sent while it has given some to the device.
+const pollInterval = time.Millisecond
 
 // task is a goroutine that owns the queues of a pair, or one of them.
 type task struct {
@@ -40,6 +45,9 @@ type task struct {
 	// them is busy, no interrupt tells the others that they have work; so who
 	// is busy has them look.
 	siblings []*task
+
+	pollRx, pollTx bool // no interrupt tells of packets received, sent
+	timer          *time.Timer
 
 	spin  time.Duration // how long to look before sleeping; negative: for ever
 	cpu   int           // for an endless poller; -1: anywhere
@@ -83,6 +91,10 @@ func (t *task) schedule(why uint32) {
 func (t *task) start() {
 	t.halt.Store(false)
 	t.done = make(chan struct{})
+	if t.timer == nil && (t.pollRx || t.pollTx) {
+		t.timer = time.AfterFunc(time.Hour, func() { t.schedule(byTimer) })
+		t.timer.Stop()
+	}
 	go t.run()
 }
 
@@ -96,6 +108,9 @@ func (t *task) stop() {
 	t.schedule(byControl)
 	<-t.done
 	t.done = nil
+	if t.timer != nil {
+		t.timer.Stop()
+	}
 }
 
 func (t *task) run() {
@@ -158,6 +173,9 @@ func (t *task) work() {
 		}
 		for _, v := range t.vectors {
 			v.release()
+		}
+		if t.pollRx || t.pollTx && t.tx.fifo.len() > 0 {
+			t.timer.Reset(pollInterval)
 		}
 		if !t.pending() || !t.state.CompareAndSwap(idle, running) {
 			return
