@@ -132,7 +132,7 @@ func (l *line) send(frames []Frame) int {
 }
 
 func (l *line) sendOne(f *Frame, pause bool) bool {
-	for total := f.Segments(); l.cut < total; {
+	for total := l.port.seg.Count(f); l.cut < total; {
 		segs := l.port.seg.Cut(f, l.cut, true)
 		for i := range segs {
 			full := len(l.queue)+len(l.held) >= lineCapacity

@@ -146,7 +146,7 @@ func (p *Port) deliverCut(end End, f *Frame, wants Wants, pause bool) bool {
 	if p.cut == 0 && f.Flags&Segment != 0 {
 		p.stats.segmented.Add(1)
 	}
-	for total := f.Segments(); p.cut < total; {
+	for total := p.seg.Count(f); p.cut < total; {
 		segs := p.seg.Cut(f, p.cut, !wants.Partial)
 		took := end.Receive(segs, pause)
 		p.cut += took

@@ -34,20 +34,31 @@ type Segmenter struct {
 // A frame whose headers are not what its fields say comes back as it is, in one
 // piece; so does one that needs neither cutting nor filling in.
 func (s *Segmenter) Cut(f *Frame, from int, fill bool) []Frame {
-	if f.Flags&Partial == 0 {
-		return s.whole(f, 0)
-	}
-	if f.Flags&Segment == 0 {
-		return s.fillIn(f, fill)
-	}
-	if !s.parse(f) {
+	switch {
+	case f.Flags&Segment != 0 && !s.parse(f):
 		return s.whole(f, Segment|Partial)
+	case f.Flags&Segment != 0:
+		return s.cut(f, from, fill)
+	case f.Flags&Partial != 0 && fill:
+		return s.fillIn(f)
 	}
+	return s.whole(f, 0)
+}
+
+func (s *Segmenter) cut(f *Frame, from int, fill bool) []Frame {
 	n, total := 0, f.Segments()
 	for ; n < cutBatch && from+n < total; n++ {
 		s.segment(n, f, from+n, from+n == total-1, fill)
 	}
 	return s.frames[:n]
+}
+
+// Count is how many segments Cut makes of f.
+func (s *Segmenter) Count(f *Frame) int {
+	if f.Flags&Segment == 0 || !s.parse(f) {
+		return 1
+	}
+	return f.Segments()
 }
 
 // whole is f as it is, but for some flags.
@@ -67,7 +78,7 @@ func (s *Segmenter) parse(f *Frame) bool {
 	// here is the frame as it lies in memory.
 	h := &s.parsed
 	fixLength(b, f.Len)
-	return ParseHeaders(h, b, f.Len) && h.Protocol == ProtocolTCP && h.Payload == f.HeaderLen
+	return ParseHeaders(h, b, f.Len) && h.Protocol == ProtocolTCP && h.Payload != 0 && h.Payload == f.HeaderLen
 }
 
 // fixLength writes the IP length that makes a packet end with the frame.
@@ -148,11 +159,8 @@ func (s *Segmenter) fill(n, start, offset int, good bool) {
 }
 
 // fillIn completes the checksum of a frame that needs no cutting.
-func (s *Segmenter) fillIn(f *Frame, fill bool) []Frame {
+func (s *Segmenter) fillIn(f *Frame) []Frame {
 	at := f.ChecksumStart + f.ChecksumOffset
-	if !fill {
-		return s.whole(f, 0)
-	}
 	if f.ChecksumStart < 0 || f.ChecksumOffset < 0 || at+2 > min(f.Len, MaxHeaderLen) {
 		return s.whole(f, Partial)
 	}

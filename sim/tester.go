@@ -123,6 +123,16 @@ func (t *Tester) TryNext() (Received, bool) {
 	return r, true
 }
 
+// Drain forgets the frames that wait to be read and returns how many there were.
+func (t *Tester) Drain() (n int) {
+	for {
+		if _, ok := t.TryNext(); !ok {
+			return n
+		}
+		n++
+	}
+}
+
 // Send sends frames and waits while the receiver has no room.
 func (t *Tester) Send(ctx context.Context, frames ...Frame) error {
 	for {

@@ -134,7 +134,11 @@ func prepare(t testing.TB, wire *sim.Wire, s setup) *tdriver {
 	d := &tdriver{t: t, s: s, m: New(s.opt)}
 	dev, err := sim.NewDevice(d.m, sim.Options{
 		Name: "t", Passive: !s.worker, Clock: s.clock, HeapDoorbells: true,
-		OnFault: func(f sim.Fault) { t.Log(f) },
+		OnFault: func(f sim.Fault) {
+			if t, ok := t.(*testing.T); ok {
+				t.Log(f)
+			}
+		},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -131,7 +131,7 @@ func segmentation(f *sim.Frame, sop txDesc) uint32 {
 	if sop.mssOrOffset() == 0 || hlen > len(first) || f.Len <= hlen {
 		return errTxDescInvalid
 	}
-	if !sim.ParseHeaders(&h, first[:hlen], f.Len) || h.Protocol != sim.ProtocolTCP || h.Payload != hlen {
+	if !sim.ParseHeaders(&h, first[:hlen], f.Len) || h.Protocol != sim.ProtocolTCP || h.Payload == 0 || h.Payload != hlen {
 		return errTxDescInvalid
 	}
 	f.Flags = sim.Partial | sim.Segment

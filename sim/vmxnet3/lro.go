@@ -19,10 +19,10 @@ type piece struct {
 func (r *receiver) placeTSO(q *rxQueue, f *sim.Frame, pause bool) int {
 	p := &r.packet
 	hlen := f.HeaderLen
-	if tagged := f.Len - p.len; tagged > 0 {
-		hlen -= tagged // stripped
+	if p.w2&rcTagStripped != 0 {
+		hlen -= sim.VLANTagLen
 	}
-	if p.h.Payload != hlen || p.h.Protocol != sim.ProtocolTCP || hlen > len(p.hdr) || f.SegmentSize <= 0 {
+	if p.h.Payload == 0 || p.h.Payload != hlen || p.h.Protocol != sim.ProtocolTCP || hlen > len(p.hdr) || f.SegmentSize <= 0 {
 		r.counters[q.id].err++ // no TSO frame; no sender makes it
 		return 1
 	}
