@@ -109,7 +109,7 @@ func (q *interrupts) fire(a *sim.Access, v int) {
 
 func (q *interrupts) disabled(a *sim.Access) bool {
 	b := a.Bytes(q.shared+dsIntrCtrl, 4)
-	return b == nil || binary.LittleEndian.Uint32(b)&intrDisableAll != 0
+	return b == nil || bus.Word(b, 0).Load()&intrDisableAll != 0
 }
 
 // due tells whether moderation lets vector v go, and sees to it that it is
