@@ -104,6 +104,7 @@ func (d *Device) makeDoorbells() (err error) {
 		return err
 	}
 	d.host.bells = bus.NewDoorbells(d.page, d.bell)
+	d.host.reach.Store(d.host.bells)
 	return nil
 }
 
@@ -244,6 +245,7 @@ func (d *Device) Unplug() {
 func (d *Device) Close() error {
 	d.end.Do(func() {
 		d.Unplug()
+		d.host.detach()
 		d.bell.Close()
 		d.page.Close()
 	})

@@ -15,11 +15,15 @@ type Host struct {
 	// access is in flight afterwards.
 	Tx, Rx Access
 
-	clock    Clock
-	timer    Timer
-	wakeMu   sync.Mutex
-	wakeAt   time.Duration // of the timer, 0 if it is not set
-	bells    *bus.Doorbells
+	clock  Clock
+	timer  Timer
+	wakeMu sync.Mutex
+	wakeAt time.Duration // of the timer, 0 if it is not set
+	bells  *bus.Doorbells
+	// reach is what the model reaches of bells: a wire can call the model after
+	// Close, when the page is gone, and finds a page of nobody's then.
+	reach    atomic.Pointer[bus.Doorbells]
+	wakers   sync.RWMutex // held while Wake uses reach, which Tx and Rx do not guard
 	irq      interrupts
 	onFault  func(Fault)
 	faults   atomic.Uint64
@@ -28,22 +32,37 @@ type Host struct {
 }
 
 // Doorbell is the last value stored to doorbell i, by the driver or by
-// SetDoorbell.
-func (h *Host) Doorbell(i int) uint32 { return h.bells.Value(i).Load() }
+// SetDoorbell. It, SetDoorbell and SwapDoorbell are called from Work, or with Tx
+// or Rx held.
+func (h *Host) Doorbell(i int) uint32 { return h.reach.Load().Value(i).Load() }
 
 // SetDoorbell makes value what the driver reads from doorbell i. The model is
 // not woken.
-func (h *Host) SetDoorbell(i int, value uint32) { h.bells.Value(i).Store(value) }
+func (h *Host) SetDoorbell(i int, value uint32) { h.reach.Load().Value(i).Store(value) }
 
 // SwapDoorbell stores value to doorbell i if it holds old, and tells whether it
 // did.
 func (h *Host) SwapDoorbell(i int, old, value uint32) bool {
-	return h.bells.Value(i).CompareAndSwap(old, value)
+	return h.reach.Load().Value(i).CompareAndSwap(old, value)
 }
 
 // Wake makes the worker call Work once more before it sleeps. Any goroutine may
 // call it, with any lock held.
-func (h *Host) Wake() { h.bells.Wake() }
+func (h *Host) Wake() {
+	h.wakers.RLock()
+	h.reach.Load().Wake()
+	h.wakers.RUnlock()
+}
+
+// detach parts the model from the doorbell page, which can be unmapped then.
+func (h *Host) detach() {
+	page := bus.NewDoorbells(bus.HeapMemory(bus.DoorbellPageSize), h.bells.Event())
+	h.lockMemory()
+	h.wakers.Lock()
+	h.reach.Store(page)
+	h.wakers.Unlock()
+	h.unlockMemory()
+}
 
 // Now is the time.
 func (h *Host) Now() time.Duration { return h.clock.Now() }
@@ -64,7 +83,7 @@ func (h *Host) timerFired() {
 	h.wakeMu.Lock()
 	h.wakeAt = 0
 	h.wakeMu.Unlock()
-	h.bells.Wake()
+	h.Wake()
 }
 
 // Raise signals message interrupt vector: MSI-X, or MSI, where a vector beyond

@@ -33,6 +33,8 @@ func (m *Model) readIO(offset uint32) uint32 {
 		return at
 	case ioDATA:
 		if bell, ok := m.bell(at); ok {
+			m.host.Rx.Lock()
+			defer m.host.Rx.Unlock()
 			return m.host.Doorbell(bell)
 		}
 		return m.read(at)
@@ -52,7 +54,9 @@ func (m *Model) writeIO(offset, value uint32) {
 		at := m.ioAddr
 		m.control.Unlock()
 		if bell, ok := m.bell(at); ok {
+			m.host.Rx.Lock()
 			m.host.SetDoorbell(bell, value)
+			m.host.Rx.Unlock()
 			m.host.Wake()
 			return
 		}

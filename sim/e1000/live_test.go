@@ -194,3 +194,26 @@ func TestResetUnderTraffic(t *testing.T) {
 		}
 	}
 }
+
+// TestWireOutlivesDevice: the doorbell page of a closed device is unmapped, and
+// the wire still calls its model.
+func TestWireOutlivesDevice(t *testing.T) {
+	wire := sim.NewWire(sim.WireOptions{})
+	m := New(Options{Kind: I82574L, Autonegotiation: time.Nanosecond})
+	dev, err := sim.NewDevice(m, sim.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wire.Connect(m)
+	peer := sim.NewTester(wire, sim.Wants{})
+	if err := dev.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		send(t, peer, tcpip([6]byte{2}, flow{}, make([]byte, 100)))
+		peer.Port().Room()
+		wire.SetLink(false)
+		wire.SetLink(true)
+	}
+	wire.Close()
+}
