@@ -628,7 +628,7 @@ func conservation(t *testing.T, seed uint64) {
 	r.up.record = false
 	r.start()
 	streams := newStreams()
-	for i := range 6000 {
+	for i := range 3000 {
 		q := rnd.IntN(2)
 		switch rnd.IntN(14) {
 		case 0, 1, 2:
