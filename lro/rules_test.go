@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"testing"
 )
 
@@ -427,6 +428,14 @@ func rules() []rule {
 		{row: 54, name: "stripped tag differs", in: each(interleaved(func(s *segment) {}), func(i int, p *Packet) {
 			p.Flags, p.VLAN = VLANStripped, uint16(7+i%2)
 		}), want: "[0 2] [1]"},
+		{row: 54, name: "stripped tag differs, IPv6", in: each(interleaved(func(s *segment) {}), func(i int, p *Packet) {
+			*p = data6([]int{0, 1, 1}[i], 1400).packet()
+			p.Flags, p.VLAN = VLANStripped, uint16(7+i%2)
+		}), want: "[0 2] [1]"},
+		{row: 54, name: "stripped tag 0 and none, IPv6", in: each(interleaved(func(s *segment) {}), func(i int, p *Packet) {
+			*p = data6([]int{0, 1, 1}[i], 1400).packet()
+			p.Flags = PacketFlags(i%2) * VLANStripped
+		}), want: "[0 2] [1]"},
 		{row: 54, name: "tag stripped and in line", in: second(interleaved(func(s *segment) { s.tags = []uint32{0x81000001} }), func(p *Packet) {
 			p.VLAN = 1
 		}), want: first},
@@ -447,6 +456,16 @@ func rules() []rule {
 		}), want: first},
 		{row: 59, name: "hash equal, tuple different", in: each(interleaved(func(s *segment) { s.sport++ }), func(i int, p *Packet) {
 			p.Hash = 7
+		}), want: first},
+		{row: 59, name: "only the source address differs, IPv6", in: each(interleaved(func(s *segment) {}), func(i int, p *Packet) {
+			s := data6([]int{0, 1, 1}[i], 1400)
+			s.src += byte(i % 2)
+			*p = s.packet()
+		}), want: first},
+		{row: 59, name: "only the destination address differs, IPv6", in: each(interleaved(func(s *segment) {}), func(i int, p *Packet) {
+			s := data6([]int{0, 1, 1}[i], 1400)
+			s.dst += byte(i % 2)
+			*p = s.packet()
 		}), want: first},
 		{row: 59, name: "only the destination port differs", in: interleaved(func(s *segment) { s.dport++ }), want: first},
 		{row: 59, name: "only the source address differs", in: interleaved(func(s *segment) { s.src++ }), want: first},
@@ -620,6 +639,31 @@ func TestRules(t *testing.T) {
 				t.Errorf("the model says %s", model)
 			}
 		})
+	}
+}
+
+// TestRulesWithCollisions runs all rows again with seeds that make the hashes of flows with equal addresses, and then of
+// flows with equal ports, the same: only the comparison of the flow itself can tell them apart.
+func TestRulesWithCollisions(t *testing.T) {
+	for _, choose := range []func(v *view) [2]uint64{
+		func(v *view) [2]uint64 { return [2]uint64{v.addr[0], 0} },
+		func(v *view) [2]uint64 { return [2]uint64{1, v.ports ^ v.tags ^ v.meta<<24} },
+	} {
+		for _, r := range rules() {
+			for _, longWay := range []bool{false, true} {
+				in := slices.Clone(r.in)
+				for i := range in {
+					in[i].Data = bytes.Clone(in[i].Data)
+				}
+				e := New(r.options)
+				e.longWay = longWay
+				e.view.parse(&in[0], e)
+				e.table.seed = choose(&e.view)
+				if got := groups(t, in, e.Batch(in, nil)); got != r.want {
+					t.Errorf("row %d, %s: got %s, want %s", r.row, r.name, got, r.want)
+				}
+			}
+		}
 	}
 }
 
