@@ -251,20 +251,28 @@ func (c *Client) Err() error {
 		return nil
 	}
 	<-c.lost
-	return c.reason
+	return c.named(c.reason)
+}
+
+// named is err with the device's name.
+func (c *Client) named(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", c.info.Address, err)
 }
 
 // ReadConfig reads configuration space.
 func (c *Client) ReadConfig(offset, size int) (uint32, error) {
 	if err := checkConfigAccess(offset, size); err != nil {
-		return bus.Gone, err
+		return bus.Gone, c.named(err)
 	}
 	if offset >= c.regionSize(bus.ConfigSpace) {
 		return allOnes(size), nil
 	}
 	v, err := c.readRegion(bus.ConfigSpace, uint64(offset), size)
 	if err != nil {
-		return allOnes(size), err
+		return allOnes(size), c.named(err)
 	}
 	return v, nil
 }
@@ -272,9 +280,9 @@ func (c *Client) ReadConfig(offset, size int) (uint32, error) {
 // WriteConfig writes configuration space and waits until it is done.
 func (c *Client) WriteConfig(offset, size int, value uint32) error {
 	if err := checkConfigAccess(offset, size); err != nil {
-		return err
+		return c.named(err)
 	}
-	return c.writeRegion(bus.ConfigSpace, uint64(offset), size, value)
+	return c.named(c.writeRegion(bus.ConfigSpace, uint64(offset), size, value))
 }
 
 func allOnes(size int) uint32 { return bus.Gone >> (32 - 8*size) }
@@ -291,13 +299,13 @@ func checkConfigAccess(offset, size int) error {
 func (c *Client) Reset(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { c.fail(context.Cause(ctx)) })
 	defer stop()
-	return c.do(cmdReset, nil, nil, 0)
+	return c.named(c.do(cmdReset, nil, nil, 0))
 }
 
 // fail makes the device gone because of err.
 func (c *Client) fail(err error) {
 	c.lose.Do(func() {
-		c.reason = fmt.Errorf("%s: %w: %w", c.info.Address, bus.ErrGone, err)
+		c.reason = fmt.Errorf("%w: %w", bus.ErrGone, err)
 		c.isLost.Store(true)
 		c.conn.Close()
 		close(c.lost)

@@ -55,5 +55,5 @@ func (c *Client) UnmaskInterrupt(vector int) error {
 		return fmt.Errorf("%s: vector %d of INTx: %w", c.info.Address, vector, bus.ErrNoInterrupt)
 	}
 	q := setIRQs{flags: irqDataNone | irqUnmask, index: uint32(bus.INTx), count: 1}
-	return c.do(cmdSetIRQs, q.append, nil, 0)
+	return c.named(c.do(cmdSetIRQs, q.append, nil, 0))
 }
