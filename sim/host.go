@@ -72,16 +72,20 @@ func (h *Host) Now() time.Duration { return h.clock.Now() }
 func (h *Host) WakeAt(at time.Duration) {
 	h.wakeMu.Lock()
 	defer h.wakeMu.Unlock()
-	if h.wakeAt != 0 && h.wakeAt <= at {
+	now := h.clock.Now()
+	// A time that has come holds no more, though its timer may not have run yet.
+	if h.wakeAt > now && h.wakeAt <= at {
 		return
 	}
 	h.wakeAt = at
-	h.timer.Set(max(at-h.clock.Now(), 0))
+	h.timer.Set(max(at-now, 0))
 }
 
 func (h *Host) timerFired() {
 	h.wakeMu.Lock()
-	h.wakeAt = 0
+	if h.wakeAt <= h.clock.Now() { // else it was set anew meanwhile
+		h.wakeAt = 0
+	}
 	h.wakeMu.Unlock()
 	h.Wake()
 }
