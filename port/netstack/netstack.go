@@ -70,14 +70,19 @@ func New(o Options) (*Port, error) {
 }
 
 // tune gives TCP what a fast local link wants: selective acknowledgements and
-// buffers of a bandwidth-delay product.
+// buffers of a bandwidth-delay product. RACK (RFC 8985) is off: its timers are
+// multiples of a round trip of microseconds, so that a goroutine or plugin that
+// waits a few milliseconds for a processor looks like loss, and each time the
+// window is halved (measured: 50 to 100 such recoveries in 4 s on two busy
+// processors, without a frame lost).
 func (p *Port) tune() error {
 	most := p.options.BufferBytes
 	sack := tcpip.TCPSACKEnabled(true)
 	moderate := tcpip.TCPModerateReceiveBufferOption(true)
 	cubic := tcpip.CongestionControlOption("cubic")
+	noRACK := tcpip.TCPRecovery(0)
 	for _, option := range []tcpip.SettableTransportProtocolOption{
-		&sack, &moderate, &cubic,
+		&sack, &moderate, &cubic, &noRACK,
 		&tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: most, Max: most},
 		&tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: most / 4, Max: most},
 	} {
