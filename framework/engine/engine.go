@@ -322,7 +322,9 @@ func (e *Engine) keepHardwareCounters() {
 }
 
 // SetQuirks changes quirks' effective values; all of them or, if one is wrong,
-// none. What the engine itself makes of them takes effect with the next batch.
+// none. What the engine itself makes of them takes effect with the next batch. Who
+// merges received segments is for a plan to say: [Engine.Change] follows when
+// nicd has worked out anew what that quirk and the features come to.
 func (e *Engine) SetQuirks(ctx context.Context, values map[string]string) error {
 	for name, value := range values {
 		q := framework.LookupQuirk(name)

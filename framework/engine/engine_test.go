@@ -94,6 +94,9 @@ func TestSharedVector(t *testing.T) {
 		}
 		close(stop)
 		flood.Wait()
+		r.until("unmasked", func() bool { r.dev.mu.Lock(); defer r.dev.mu.Unlock(); return !r.dev.masked[0] })
+		r.arrive(3, numbered(1, 60), framework.Packet{}, 0)
+		r.until("delivered", func() bool { return len(r.deliveries(3)) == 201 })
 		r.finish()
 		if r.dev.unmasks == 0 || uint64(r.dev.unmasks) != r.count(Interrupts) {
 			t.Errorf("%d interrupts, INTx unmasked %d times at the bus", r.count(Interrupts), r.dev.unmasks)
@@ -541,7 +544,10 @@ func TestCountersOutliveAnEngine(t *testing.T) {
 	r.arrive(0, numbered(1, 60), framework.Packet{}, 0)
 	r.up.frame(0, framework.Packet{}, 0, numbered(1, 60))
 	r.until("both ways", func() bool { return r.rxCount(0, RxPackets) == 1 && r.txCount(0, TxInFlight) == 1 })
-	copied := append([]byte(nil), mem...)
+	copied := make([]byte, len(mem))
+	for i, words := 0, bus.Words64(mem); i < len(words); i++ {
+		bus.Words64(copied)[i].Store(words[i].Load())
+	}
 	r.finish()
 
 	s, err := ReadCounters(copied, 1, 1)
