@@ -114,6 +114,9 @@ func (o Options) Layout() (Layout, error) {
 	l.buffers = l.dma + l.DMASize
 	// Off multiples of 2048, see framework.Buffers; and a line for RxOffset.
 	l.stride = roundUp(o.BufferSize, lineSize) + lineSize
+	if l.stride%2048 == 0 {
+		l.stride += lineSize
+	}
 	l.size = roundUp(l.buffers+l.numBuffers()*l.stride, pageSize)
 	return l, nil
 }

@@ -207,7 +207,7 @@ func makePacket(r *rand.Rand, h *Host, b *framework.Batch, bufs []framework.Buff
 // Everything sent comes back once, in order, with its own bytes; at the end
 // every buffer is where it belongs.
 func TestEcho(t *testing.T) {
-	const packets = 20000
+	const packets = 5000
 	for _, senders := range []int{1, 3} {
 		h := newHost(t, small, func(v *Violation) { t.Errorf("%v", v) })
 		e := startEcho(newLower(t, h))
@@ -311,4 +311,59 @@ func sendAll(h *Host, queue, sender, packets int, r *rand.Rand, wake chan struct
 		b = framework.NewBatch(8, 8*12)
 	}
 	h.Release(queue, bufs[:have])
+}
+
+// With one packet in flight and nobody spinning, each hand-over needs a wake:
+// one that is lost is a standstill.
+func TestNoWakeIsLost(t *testing.T) {
+	const rounds = 3000
+	l, err := small.Layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := NewHost(HostOptions{Name: "wake0", Memory: bus.HeapMemory(l.Size()), Layout: small, Spin: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := startEcho(newLower(t, h))
+	back := make(chan struct{})
+	ready := make(chan struct{}, 1)
+	p := &port{
+		deliver: func(q int, b *framework.Batch) {
+			h.Release(q, []framework.Buffer{b.Frags[0].Buffer})
+			back <- struct{}{}
+		},
+		ready: func(int) {
+			select {
+			case ready <- struct{}{}:
+			default:
+			}
+		},
+	}
+	if err := h.Start(p); err != nil {
+		t.Fatal(err)
+	}
+	var buf [1]framework.Buffer
+	for i := range rounds {
+		for h.Alloc(0, buf[:]) == 0 {
+			<-ready
+		}
+		b := framework.NewBatch(1, 1)
+		b.Packets = append(b.Packets, framework.Packet{Frags: 1, Len: 60})
+		b.Frags = append(b.Frags, framework.Fragment{Buffer: buf[0], Len: 60})
+		if h.Send(0, b) != 1 {
+			t.Fatal("refused")
+		}
+		select {
+		case <-back:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("round %d: standstill", i)
+		}
+	}
+	h.Stop()
+	e.close()
+	if n := h.QueueStats(0).Sleeps; n < rounds/10 {
+		t.Errorf("the receiver slept %d times only: the test proves nothing", n)
+	}
+	h.Close()
 }

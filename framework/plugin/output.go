@@ -47,12 +47,11 @@ func (o *output) lastLine() string {
 	return o.last
 }
 
-// Names of fields in a plugin's records: zerolog's defaults. Those that nicd
-// adds itself are not taken from the plugin.
-var ownFields = []string{"driver", "pid", "generation", "stream"}
+// Fields of a record that nicd sets itself: not taken from the plugin.
+var ownFields = []string{"driver", "pid", "generation", "stream", zerolog.TimestampFieldName, "@timestamp"}
 
-// line logs one line: a JSON object as the record that it is, anything else as
-// a warning.
+// line logs one line: a JSON object as the record that it is (in zerolog's or
+// hclog's words), anything else as a warning.
 func (o *output) line(line []byte) {
 	text := strings.TrimSpace(string(line))
 	if text == "" {
@@ -64,8 +63,11 @@ func (o *output) line(line []byte) {
 		o.log.Warn().Str("stream", o.stream).Msg(text)
 		return
 	}
-	level := levelOf(fields[zerolog.LevelFieldName])
-	message, _ := fields[zerolog.MessageFieldName].(string)
+	for _, name := range ownFields {
+		delete(fields, name)
+	}
+	level := levelOf(takeText(fields, zerolog.LevelFieldName, "@level"))
+	message := takeText(fields, zerolog.MessageFieldName, "@message")
 	if message != "" {
 		text = message
 		if cause, _ := fields[zerolog.ErrorFieldName].(string); cause != "" {
@@ -73,10 +75,25 @@ func (o *output) line(line []byte) {
 		}
 	}
 	o.keep(text)
-	for _, name := range append(ownFields, zerolog.LevelFieldName, zerolog.MessageFieldName, zerolog.TimestampFieldName) {
-		delete(fields, name)
-	}
 	o.log.WithLevel(level).Fields(fields).Msg(message)
+}
+
+// takeText removes fields and returns the first one's text. One that is no text
+// stays, under a name that clashes with nothing.
+func takeText(fields map[string]any, names ...string) (text string) {
+	for _, name := range names {
+		v, ok := fields[name]
+		if !ok {
+			continue
+		}
+		delete(fields, name)
+		if s, ok := v.(string); !ok {
+			fields["plugin_"+strings.TrimPrefix(name, "@")] = v
+		} else if text == "" {
+			text = s
+		}
+	}
+	return text
 }
 
 func (o *output) keep(text string) {
@@ -91,8 +108,7 @@ func (o *output) keep(text string) {
 
 // levelOf reads a record's level. Fatal and panic are the plugin's own end, not
 // nicd's, and a record that claims no level gets one.
-func levelOf(v any) zerolog.Level {
-	name, _ := v.(string)
+func levelOf(name string) zerolog.Level {
 	switch level, err := zerolog.ParseLevel(name); {
 	case err != nil || level == zerolog.NoLevel || level == zerolog.Disabled:
 		return zerolog.WarnLevel

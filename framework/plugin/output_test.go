@@ -21,7 +21,7 @@ func TestRecordsOfAPlugin(t *testing.T) {
 			t.Errorf("record %.200v lacks where it is from", r)
 		}
 	}
-	if r := all[0]; r["level"] != "warn" || r["@message"] != float64(1) {
+	if r := all[0]; r["level"] != "warn" || r["plugin_message"] != float64(1) {
 		t.Errorf("record %v", r)
 	}
 	if r := all[1]; r["level"] != "error" || r["message"] != "ring is full" || r["queue"] != float64(3) {
@@ -30,7 +30,10 @@ func TestRecordsOfAPlugin(t *testing.T) {
 	if r := all[2]; r["level"] != "error" || r["message"] != "my end, not yours" {
 		t.Errorf("record %v", r)
 	}
-	if r := all[3]; r["level"] != "warn" || r["stream"] != "stderr" || r["message"] != "panic: half a rec{ord" {
+	if r := all[3]; r["level"] != "info" || r["message"] != "in hclog's words" || r["@timestamp"] != nil {
+		t.Errorf("record %v", r)
+	}
+	if r := all[4]; r["level"] != "warn" || r["stream"] != "stderr" || r["message"] != "panic: half a rec{ord" {
 		t.Errorf("record %v", r)
 	}
 }

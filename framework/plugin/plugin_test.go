@@ -56,9 +56,10 @@ func misbehave(mode string) {
 			Logger:           hclog.NewNullLogger(),
 		})
 	case "records":
-		fmt.Fprintln(os.Stderr, `{"@message": 1, "@level": [], "level": 7, "message": {}, "pid": "mine"}`)
+		fmt.Fprintln(os.Stderr, `{"@message": 1, "@level": [], "level": 7, "pid": "mine"}`)
 		fmt.Fprintln(os.Stderr, `{"level":"error","message":"ring is full","queue":3,"time":"never"}`)
 		fmt.Fprintln(os.Stderr, `{"level":"fatal","message":"my end, not yours"}`)
+		fmt.Fprintln(os.Stderr, `{"@level":"info","@message":"in hclog's words","@timestamp":"2026-01-01"}`)
 		fmt.Fprintln(os.Stderr, `panic: half a rec{ord`)
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", 3*maxLine))
 	case "child":

@@ -105,6 +105,13 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	return p, nil
 }
 
+// Lengths of socket paths: Linux's limit (unix(7)), and what go-plugin adds to a
+// directory at most.
+const (
+	maxSocketPath = 107
+	socketName    = len("/plugin-dir0123456789/plugin0123456789")
+)
+
 // newProcess makes all that a process needs besides itself.
 func newProcess(o Options) (p *Process, theirs *os.File, err error) {
 	p = &Process{
@@ -117,6 +124,10 @@ func newProcess(o Options) (p *Process, theirs *os.File, err error) {
 	p.proc.stderr = &output{log: p.logger(o), stream: "stderr"}
 	if p.socketDir, err = os.MkdirTemp(o.SocketDir, "nicd-plugin-"); err != nil {
 		return nil, nil, err
+	}
+	if len(p.socketDir)+socketName > maxSocketPath {
+		os.RemoveAll(p.socketDir)
+		return nil, nil, fmt.Errorf("directory %s is too long a name for sockets in it: choose a shorter one (or TMPDIR)", p.socketDir)
 	}
 	if p.control, theirs, err = controlPair(); err != nil {
 		os.RemoveAll(p.socketDir)

@@ -72,7 +72,7 @@ func serve(d framework.Driver, a assemble) {
 		HandshakeConfig:  handshake,
 		VersionedPlugins: map[int]goplugin.PluginSet{ProtocolVersion: {driverPlugin: &grpcPlugin{server: s}}},
 		GRPCServer:       goplugin.DefaultGRPCServer,
-		Logger:           hclog.NewNullLogger(),
+		Logger:           hclog.New(&hclog.LoggerOptions{Level: hclog.Error, Output: stderr, JSONFormat: true}),
 	})
 	os.Exit(exitDone)
 }

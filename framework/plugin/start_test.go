@@ -168,3 +168,15 @@ func TestOtherProtocolVersion(t *testing.T) {
 	o, _ := options(t, "version")
 	mustFail(t, o, ErrVersion, "version 99", "version 1", "install the plugin that belongs")
 }
+
+func TestSocketDirTooLong(t *testing.T) {
+	o, _ := options(t, "good")
+	o.SocketDir = filepath.Join(t.TempDir(), strings.Repeat("x", 100))
+	if err := os.Mkdir(o.SocketDir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Start(t.Context(), o)
+	if err == nil || !strings.Contains(err.Error(), "choose a shorter one") {
+		t.Fatal(err)
+	}
+}
