@@ -1,11 +1,17 @@
 package e1000_test
 
 import (
+	"bytes"
+	"errors"
 	"testing"
+	"time"
 
 	"nicd/drivers/e1000"
 	"nicd/drivers/internal/rig"
+	"nicd/framework"
+	"nicd/sim"
 	model "nicd/sim/e1000"
+	"nicd/sim/vmxnet3"
 )
 
 // These tests run the driver on the device models. What needs a hand on every
@@ -30,6 +36,229 @@ func TestSuite(t *testing.T) {
 				n.NoReceiveV6 = kind == model.I82540EM
 				return n
 			})
+		})
+	}
+}
+
+func TestIdentity(t *testing.T) {
+	for name, kind := range chips {
+		mac := [6]byte{2, 3, 4, 5, 6, 7}
+		n, _ := start(t, model.Options{Kind: kind, MAC: mac}, rig.NetOptions{})
+		if n.Info.Model != name || n.Info.MAC != framework.MAC(mac) || n.Info.Features.Has(framework.LRO) {
+			t.Errorf("%s: %+v", name, n.Info)
+		}
+		if r, want := n.Info.Features.Has(framework.RSSHash), kind == model.I82574L; r != want {
+			t.Errorf("%s: RSS %v", name, r)
+		}
+	}
+}
+
+func TestAttachRefuses(t *testing.T) {
+	dev, err := sim.NewDevice(vmxnet3.New(vmxnet3.Options{}), sim.Options{HeapDoorbells: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	_, err = e1000.New().Attach(t.Context(), dev, framework.Env{Quirks: framework.NewQuirkSet()})
+	if !errors.Is(err, framework.ErrNotOurs) {
+		t.Errorf("a vmxnet3: %v", err)
+	}
+}
+
+// TestVariations runs a load, changes of settings and restarts over every way in
+// which devices in the field are known to differ.
+func TestVariations(t *testing.T) {
+	for name, v := range map[string]model.Variation{
+		"none":               {},
+		"few vectors":        {FewVectors: true},
+		"spurious ACK":       {SpuriousACK: true},
+		"ICR keeps":          {ICRKeeps: true},
+		"EIAC masks":         {EIACMasks: true},
+		"throttle":           {MinThrottle: 128 * time.Microsecond},
+		"reset needs I/O":    {ResetNeedsIO: true},
+		"no reset":           {NoReset: true},
+		"deaf after RCTL":    {DeafAfterRCTL: 20 * time.Millisecond},
+		"no receive sums":    {NoRxChecksum: true},
+		"no legacy checksum": {NoLegacyChecksum: true},
+		"split FCS":          {SplitFCS: true},
+		"no FLXBUF":          {IgnoreFLXBUF: true},
+		"discards runts":     {DiscardRunts: true},
+		"QEMU": {
+			EIACMasks: true, ICRKeeps: true, MinThrottle: 128 * time.Microsecond, NoReset: true, NoRxChecksum: true,
+			NoLegacyChecksum: true, SplitFCS: true, SpuriousACK: true, DeafAfterRCTL: 10 * time.Millisecond,
+		},
+	} {
+		for chip, kind := range chips {
+			if v.ResetNeedsIO && kind == model.I82574L {
+				continue // it is reset through memory space
+			}
+			t.Run(name+" "+chip, func(t *testing.T) {
+				load(t, model.Options{Kind: kind, Variation: v})
+			})
+		}
+	}
+}
+
+func load(t *testing.T, o model.Options) {
+	n, _ := start(t, o, rig.NetOptions{})
+	for i := range 100 {
+		in := rig.Frame{Seq: uint32(i), Payload: 20 + i*11%1400}
+		n.Inject(in.Build())
+		n.WaitCause(0, func(c framework.Cause) bool { return c.Rx != 0 })
+		n.Device.Mask(0)
+		got := n.Receive(1)[0]
+		n.Device.Unmask(0)
+		if !bytes.Equal(got.Bytes, in.Build()) || (got.Flags&framework.ChecksumVerified != 0) == o.Variation.NoRxChecksum {
+			t.Fatalf("packet %d: %x, flags %b", i, got.Bytes, got.Flags)
+		}
+		out := rig.Frame{To: rig.Peer, From: rig.MAC, Seq: uint32(i), Payload: 20 + i*7%1400, Partial: true}
+		n.Send(0, out.Build(), 300, out.Offload())
+		out.Partial = false
+		if f := n.Arrives(); !bytes.Equal(f.Bytes, out.Build()) {
+			t.Fatalf("packet %d sent as %x", i, f.Bytes)
+		}
+	}
+	n.Apply(framework.Reset, func(s *framework.Settings) { s.MTU = 4000 })
+	n.RoundTrip()
+	n.Apply(framework.Live, func(s *framework.Settings) { s.Features &^= framework.VLANStrip | framework.VLANInsert })
+	if err := n.Device.SetFilters(framework.Filters{Promiscuous: true}); err != nil {
+		t.Fatal(err)
+	}
+	n.RoundTrip()
+	for range 5 {
+		n.Stop()
+		n.Start()
+	}
+	n.WaitLink(true)
+	n.RoundTrip()
+}
+
+// TestBadFrames: nonsense of the device's is dropped and counted, one packet at a
+// time.
+func TestBadFrames(t *testing.T) {
+	for chip, kind := range chips {
+		t.Run(chip, func(t *testing.T) {
+			v := model.Variation{BadFrameEvery: 5, BadLengthEvery: 7}
+			n, _ := start(t, model.Options{Kind: kind, Variation: v}, rig.NetOptions{Options: rig.Options{Config: func(c *framework.Config) {
+				c.RxQueues = 1
+				clear(c.RSS.Indirection[:])
+			}}})
+			const frames = 140
+			good, bad := 0, 0
+			injected := make(chan struct{})
+			go func() {
+				defer close(injected)
+				for i := range frames {
+					n.Inject(rig.Frame{Seq: uint32(i), Payload: 100}.Build())
+				}
+			}()
+			n.Until("good frames", func() bool {
+				for _, p := range n.Poll(0) {
+					switch {
+					case p.Error != framework.NoDrop:
+						bad++
+					case len(p.Bytes) == 154:
+						good++
+					default:
+						t.Fatalf("packet of %d bytes", len(p.Bytes))
+					}
+				}
+				// One in five is not stored; one in seven of all or of the rest,
+				// half of which are empty, has a nonsensical length.
+				return good+bad >= frames*4/5-frames/7
+			})
+			<-injected
+			if good < frames/2 || bad == 0 {
+				t.Errorf("%d good packets, %d bad", good, bad)
+			}
+			if crc := n.Counter("rx_crc_errors"); crc != frames/5 {
+				t.Errorf("%d CRC errors counted", crc)
+			}
+			n.Apply(framework.Reset, func(s *framework.Settings) { s.MTU = 2000 })
+		})
+	}
+}
+
+// TestQueues uses both queues of the 82574L, with a vector each, both ways.
+func TestQueues(t *testing.T) {
+	n, _ := start(t, model.Options{Kind: model.I82574L}, rig.NetOptions{Options: rig.Options{Config: func(c *framework.Config) {
+		c.Interrupts.Vectors, c.Interrupts.AdminVector = 5, 4
+		c.Interrupts.RxVector, c.Interrupts.TxVector = []int{0, 1}, []int{2, 3}
+	}}})
+	for q := range 2 {
+		port := uint16(1)
+		for range 20 {
+			f := rig.Frame{Port: port, Payload: 50}
+			n.Inject(f.Build())
+			if got := n.Receive(1)[0]; got.Queue == q {
+				n.Inject(f.Build())
+				n.WaitCause(q, func(c framework.Cause) bool { return c == framework.Cause{Rx: 1 << q} })
+				n.Receive(1)
+				n.Device.Unmask(q)
+				break
+			}
+			port++
+		}
+		n.Send(q, rig.Frame{To: rig.Peer, Payload: 50}.Build(), 100, framework.Packet{})
+		n.WaitCause(2+q, func(c framework.Cause) bool { return c == framework.Cause{Tx: 1 << q} })
+		n.Arrives()
+	}
+	// Offloads on both queues at once, in turns: there is one context for both.
+	for i := range 40 {
+		f := rig.Frame{To: rig.Peer, From: rig.MAC, UDP: i%3 == 0, V6: i%2 == 0, Payload: 80 + i, Partial: true}
+		n.Send(i%2, f.Build(), 200, f.Offload())
+		f.Partial = false
+		if got := n.Arrives(); !bytes.Equal(got.Bytes, f.Build()) {
+			t.Fatalf("packet %d sent as %x", i, got.Bytes)
+		}
+	}
+}
+
+// TestHang: a transmit queue that stands still is set going by a restart.
+func TestHang(t *testing.T) {
+	for chip, kind := range chips {
+		t.Run(chip, func(t *testing.T) {
+			n, m := start(t, model.Options{Kind: kind}, rig.NetOptions{})
+			m.Hang(0)
+			n.Put(0, rig.Frame{To: rig.Peer, Payload: 60}.Build(), 100, framework.Packet{Flags: framework.Completion})
+			n.Queues.Tx[0].Bell()
+			n.Inject(rig.Frame{Payload: 60}.Build())
+			n.Receive(1)
+			if n.Reap(0) != 0 {
+				t.Fatal("the queue does not hang")
+			}
+			n.Stop()
+			n.Start()
+			n.WaitLink(true)
+			n.RoundTrip()
+		})
+	}
+}
+
+func TestCounters(t *testing.T) {
+	for chip, kind := range chips {
+		t.Run(chip, func(t *testing.T) {
+			n, _ := start(t, model.Options{Kind: kind}, rig.NetOptions{})
+			for range 2 {
+				for i := range 6 {
+					n.RoundTrip()
+					// Reading clears the device's, not the driver's.
+					if got := n.Counter("rx_packets"); got != uint64(i+1) {
+						t.Errorf("%d packets counted after %d", got, i+1)
+					}
+				}
+				for name, want := range map[string]uint64{
+					"rx_packets": 6, "rx_bytes": 6 * 158, "tx_packets": 6, "tx_bytes": 6 * 391,
+					"rx_crc_errors": 0, "rx_missed": 0, "tx_broadcast": 0,
+				} {
+					if got := n.Counter(name); got != want {
+						t.Errorf("%s is %d, want %d", name, got, want)
+					}
+				}
+				n.Stop()
+				n.Start()
+				n.WaitLink(true)
+			}
 		})
 	}
 }
