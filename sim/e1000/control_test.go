@@ -416,3 +416,92 @@ func TestLegacyDescriptorsOnThe82574L(t *testing.T) {
 		t.Errorf("status %#x", g.status)
 	}
 }
+
+func TestPHYAfterNegotiation(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		if n.phyRead(5) != 0 || n.phyRead(10) != 0 || n.phyRead(17) != 0 {
+			t.Error("a partner is known before negotiation")
+		}
+		n.start(0)
+		if !n.m.LinkUp() {
+			t.Error("LinkUp is false")
+		}
+		for reg, want := range map[uint32]uint16{5: 0x4DE1, 6: 1, 10: 0x3C00, 15: 0x3000, 17: 0xAC00} {
+			if v := n.phyRead(reg); v != want {
+				t.Errorf("register %d is %#x, want %#x", reg, v, want)
+			}
+		}
+		if v := n.phyRead(19); v != 0xC00 || n.phyRead(19) != 0 {
+			t.Errorf("interrupt status %#x, or reading does not clear it", v)
+		}
+		n.phyWrite(2, 0)
+		if n.phyRead(2) != 0x141 {
+			t.Error("a read-only register was written")
+		}
+		speeds := []struct {
+			control, advertise, gig uint16
+			status                  uint32
+		}{
+			{0x1000, 0x0DE1, 0x0300, 0x83},
+			{0x1000, 0x0181, 0, 0x43},
+			{0x1000, 0x0081, 0, 0x42},
+			{0x1000, 0x0041, 0, 0x03},
+			{0x0140, 0, 0, 0x83}, // forced
+			{0x2100, 0, 0, 0x43},
+			{0x0000, 0, 0, 0x02},
+		}
+		for _, s := range speeds {
+			n.phyWrite(4, s.advertise)
+			n.phyWrite(9, s.gig)
+			n.phyWrite(0, s.control|1<<9)
+			n.advance(DefaultAutonegotiation)
+			if v := n.r(8); v&0xC3 != s.status {
+				t.Errorf("%+v: STATUS %#x", s, v)
+			}
+		}
+	})
+}
+
+func TestEERSTLoadsTheAddress(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		want := n.r(0x5400)
+		n.w(0x5400, 1)
+		n.w(0x18, 1<<13|1<<28)
+		if n.r(0x5400) != want || n.r(0x18) != 1<<28 {
+			t.Errorf("RAL0 %#x, CTRL_EXT %#x", n.r(0x5400), n.r(0x18))
+		}
+		if n.eerd(64) != 0xFFFF {
+			t.Error("a word behind the end reads as something")
+		}
+		n.w(0x14, 3<<8)
+		if n.r(0x14)&(1<<4|1<<1) != 0 {
+			t.Error("EERD is done without START")
+		}
+	})
+}
+
+func TestSemaphoreSetsOnRead(t *testing.T) {
+	n := newNIC(t, nil, &sim.ManualClock{}, Options{Kind: I82574L})
+	if n.r(0x5B50)&1 != 0 || n.r(0x5B50)&1 == 0 {
+		t.Error("SWSM.SMBI is not set by the first read")
+	}
+	n.w(0x5B50, 0)
+	if n.r(0x5B50)&1 != 0 {
+		t.Error("SWSM.SMBI cannot be cleared")
+	}
+	flash, err := n.dev.Region(bus.BAR1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	flash.Write32(0, 0)
+	if flash.Read32(0) != ^uint32(0) {
+		t.Error("the flash holds something")
+	}
+	if n.r(8)&(1<<10) == 0 {
+		t.Error("PHYRA is clear after power on")
+	}
+	n.w(8, 0)
+	if n.r(8)&(1<<10) != 0 {
+		t.Error("PHYRA cannot be cleared")
+	}
+}

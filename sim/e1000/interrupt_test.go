@@ -463,3 +463,42 @@ func TestEveryWriteBackInterrupts(t *testing.T) {
 	}
 	fired(t, "IVAR bit 31", events[2], 1)
 }
+
+func TestFlushOfTransmitTimers(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		e := n.events(bus.INTx, 1)[0]
+		n.start(0)
+		n.r(0xC0)
+		n.w(0xD0, 1)
+		n.w(0x3820, 1000)
+		n.sendLegacy(tcpip([6]byte{2}, flow{}, make([]byte, 100)), txCmdIDE)
+		fired(t, "waiting", e, 0)
+		n.w(0x3820, 1000|1<<31)
+		fired(t, "flushed", e, 1)
+	})
+}
+
+// TestInterruptTakesDelayedCauses: CTRL_EXT.INT_TIMERS_CLEAR_ENA.
+func TestInterruptTakesDelayedCauses(t *testing.T) {
+	clock := &sim.ManualClock{}
+	wire := sim.NewWire(sim.WireOptions{Clock: clock})
+	n := newNIC(t, wire, clock, Options{Kind: I82574L})
+	peer := sim.NewTester(wire, sim.Wants{})
+	n.events(bus.INTx, 1)
+	n.start(0)
+	n.w(0xD0, 1<<7|1<<2)
+	n.r(0xC0)
+	n.w(0x2820, 1000)
+	for _, on := range []bool{false, true} {
+		if on {
+			n.set(0x18, 1<<29)
+		}
+		send(t, peer, tcpip(n.mac(), flow{}, make([]byte, 100)))
+		n.w(0xC8, 1<<2)
+		if icr := n.r(0xC0); (icr&(1<<7) != 0) != on {
+			t.Errorf("with the bit %v: ICR %#x", on, icr)
+		}
+		n.advance(2000 * us)
+		n.r(0xC0)
+	}
+}

@@ -494,3 +494,116 @@ func TestDeafAfterRCTLVariation(t *testing.T) {
 		n.mustRecv(0)
 	})
 }
+
+func TestCanonicalFormIndicator(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.start(1<<18 | 1<<19) // VFE, CFIEN
+		n.w(0x5600, 1<<5)
+		plain := tcpip(n.mac(), flow{}, make([]byte, 100))
+		tag := func(tci byte) []byte {
+			return append(append(append([]byte{}, plain[:12]...), 0x81, 0, tci, 5), plain[12:]...)
+		}
+		send(t, peer, tag(0x10), tag(0))
+		if g := n.mustRecv(0); g.data[14] != 0 {
+			t.Error("a frame with CFI passed")
+		}
+		n.set(0x100, 1<<20)
+		send(t, peer, tag(0), tag(0x10))
+		if g := n.mustRecv(0); g.data[14] != 0x10 {
+			t.Error("a frame without CFI passed")
+		}
+	})
+}
+
+func TestSourceAddressFilter(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.start(0)
+		n.w(0x5408, 2)
+		n.w(0x540C, 9<<8|1<<16|1<<31) // source 02:00:00:00:00:09
+		send(t, peer, tcpip([6]byte{2, 7}, flow{src: 8}, make([]byte, 100)), tcpip([6]byte{2, 7}, flow{src: 9}, make([]byte, 100)))
+		if g := n.mustRecv(0); g.data[11] != 9 {
+			t.Errorf("received from %x", g.data[6:12])
+		}
+	})
+}
+
+// TestScatteredFrames: what is filtered, stripped, checked and summed may lie in
+// any number of parts.
+func TestScatteredFrames(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		r := newRand(t)
+		n.start(0)
+		n.w(0x5000, 0x300)
+		n.set(0, 1<<30)
+		for range 50 {
+			plain := tcpip(n.mac(), flow{udp: r.IntN(2) == 0}, randomBytes(r, r.IntN(1400)))
+			b := append(append(append([]byte{}, plain[:12]...), 0x81, 0, 0, 5), plain[12:]...)
+			f := sim.Frame{Len: len(b)}
+			for rest := b; len(rest) > 0; {
+				k := 1 + r.IntN(len(rest))
+				f.Parts = append(f.Parts, rest[:k])
+				rest = rest[k:]
+			}
+			if peer.Port().Send([]sim.Frame{f}) != 1 {
+				t.Fatal("not taken")
+			}
+			g := n.mustRecv(0)
+			same(t, g.data[:len(plain)], plain)
+			if g.errors != 0 || g.status&0x68 != 0x68 || g.vlan != 5 {
+				t.Errorf("status %#x errors %#x vlan %d", g.status, g.errors, g.vlan)
+			}
+			n.post(0, 1)
+		}
+	})
+}
+
+func TestFrameThatNoRingHolds(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.n = 8
+		n.start(1<<5 | 3<<16) // LPE, buffers of 256
+		big := tcpip(n.mac(), flow{}, make([]byte, 4000))
+		small := tcpip(n.mac(), flow{}, make([]byte, 100))
+		send(t, peer, big, small)
+		same(t, n.mustRecv(0).data, small)
+		if v := n.r(0x4010); v != 1 {
+			t.Errorf("MPC %d", v)
+		}
+	})
+}
+
+func TestTailOutsideTheRing(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.start(0)
+		n.w(0x2818, ringN+1)
+		n.w(0x3818, ringN+1)
+		n.work()
+		f := sim.FrameOf(tcpip(n.mac(), flow{}, make([]byte, 100)))
+		if peer.Port().Send([]sim.Frame{f}) != 0 {
+			t.Error("received into a ring whose tail is outside")
+		}
+		n.w(0x2818, 5)
+		n.work()
+		if peer.Port().Send([]sim.Frame{f}) != 1 {
+			t.Error("not received after the tail was put right")
+		}
+	})
+}
+
+func TestDeafWithoutFlowControl(t *testing.T) {
+	clock := &sim.ManualClock{}
+	wire := sim.NewWire(sim.WireOptions{NoFlowControl: true, Clock: clock})
+	n := newNIC(t, wire, clock, Options{Variation: Variation{DeafAfterRCTL: 1e9}})
+	peer := sim.NewTester(wire, sim.Wants{})
+	n.start(0)
+	send(t, peer, tcpip(n.mac(), flow{}, make([]byte, 100)))
+	if v := n.r(0x4010); v != 1 {
+		t.Errorf("MPC %d", v)
+	}
+	n.advance(5e8)
+	n.set(0x100, 0) // once more: the time starts anew
+	n.advance(7e8)
+	send(t, peer, tcpip(n.mac(), flow{}, make([]byte, 100)))
+	if _, ok := n.recv(0); ok {
+		t.Error("heard too early")
+	}
+}

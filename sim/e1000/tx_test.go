@@ -576,3 +576,95 @@ func TestStatistics(t *testing.T) {
 		}
 	})
 }
+
+// TestHeadersInPieces: offloads work wherever descriptors cut the headers.
+func TestHeadersInPieces(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		r := newRand(t)
+		n.start(0)
+		for range 30 {
+			udp := r.IntN(2) == 0
+			want := tcpip([6]byte{2}, flow{udp: udp}, randomBytes(r, 50+r.IntN(1000)))
+			b := append([]byte{}, want...)
+			c := checksums(false, udp)
+			b[24], b[25] = 0, 0
+			binary.BigEndian.PutUint16(b[c.tucso:], pseudo(b, false, udp, len(b)-34))
+			n.context(0, c)
+			at := n.stage(0, b)
+			for rest := len(b); rest > 0; {
+				k := 1 + r.IntN(min(rest, 60))
+				if n.tx[0].tail%ringN == ringN-2 || r.IntN(9) == 0 {
+					k = rest
+				}
+				cmd := uint32(dextData)
+				if k == rest {
+					cmd |= eopCmd
+				}
+				n.put(0, at, uint32(k)|cmd, (poptsIXSM|poptsTXSM)<<8)
+				at += uint64(k)
+				rest -= k
+			}
+			n.ring(0)
+			same(t, next(t, peer), want)
+		}
+	})
+}
+
+func TestUDPChecksumIsNeverZero(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.start(0)
+		b := tcpip([6]byte{2}, flow{udp: true}, make([]byte, 4))
+		copy(b[42:], []byte{0, 0, 0, 0})
+		// Choose a payload that makes the sum all ones.
+		binary.BigEndian.PutUint16(b[40:], pseudo(b, false, true, 12))
+		binary.BigEndian.PutUint16(b[42:], ^naiveSum(b[34:]))
+		n.context(0, checksums(false, true))
+		n.sendData(0, b, 0, poptsTXSM, 0)
+		if got := next(t, peer); got[40] != 0xFF || got[41] != 0xFF {
+			t.Errorf("checksum %x", got[40:42])
+		}
+	})
+}
+
+// TestTagOfAnotherType: a frame with a tag that others do not know is cut here.
+func TestTagOfAnotherType(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.start(0)
+		n.set(0, 1<<30)
+		n.w(0x38, 0x88A8)
+		frame, c, segments := tso(false, make([]byte, 3000), 1460)
+		n.sendTSO(0, frame, c, false, txCmdVLE, 9)
+		for _, s := range segments {
+			same(t, next(t, peer), append(append(append([]byte{}, s[:12]...), 0x88, 0xA8, 0, 9), s[12:]...))
+		}
+		want := tcpip([6]byte{2}, flow{}, make([]byte, 300))
+		b := append([]byte{}, want...)
+		binary.BigEndian.PutUint16(b[50:], pseudo(b, false, false, len(b)-34))
+		n.context(0, checksums(false, false))
+		n.sendData(0, b, txCmdVLE, poptsTXSM, 9)
+		same(t, next(t, peer), append(append(append([]byte{}, want[:12]...), 0x88, 0xA8, 0, 9), want[12:]...))
+	})
+}
+
+// TestUDPSegmentation: a context without TCP cuts UDP, by the letter.
+func TestUDPSegmentation(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		r := newRand(t)
+		n.start(0)
+		payload := randomBytes(r, 2500)
+		frame := tcpip([6]byte{2}, flow{udp: true}, payload)
+		frame[24], frame[25] = 0, 0
+		binary.BigEndian.PutUint16(frame[40:], pseudo(frame, false, true, 0))
+		c := checksums(false, true)
+		c.tucmd |= txCmdTSE
+		c.hdrlen, c.mss, c.paylen = 42, 1000, 2500
+		n.sendTSO(0, frame, c, false, 0, 0)
+		for i := 0; i < 2500; i += 1000 {
+			want := tcpip([6]byte{2}, flow{udp: true}, payload[i:min(2500, i+1000)])
+			binary.BigEndian.PutUint16(want[18:], 0x1234+uint16(i/1000))
+			want[24], want[25] = 0, 0
+			binary.BigEndian.PutUint16(want[24:], ^naiveSum(want[14:34]))
+			same(t, next(t, peer), want)
+		}
+	})
+}
