@@ -28,28 +28,43 @@ func (r *receiver) placeTSO(q *rxQueue, f *sim.Frame, pause bool) int {
 	}
 	slots, c, total := r.slots[:0], q.cursors(), f.Segments()
 	r.pieces = r.pieces[:0]
-	for from := 0; from < total; {
-		to := min(total, from+rcMaxSegments)
-		before := len(slots)
-		n := hlen + min((to-from)*f.SegmentSize, f.Len-f.HeaderLen-from*f.SegmentSize)
-		end, next, res := r.reserve(q, slots, c, n, pause)
-		if fit := (capacity(end[before:]) - hlen) / f.SegmentSize; res == planTooLong && fit > 0 {
-			to = from + fit
-			n = hlen + fit*f.SegmentSize
-			end, next, res = r.reserve(q, slots, c, n, pause)
+	from := 0
+	for from < total {
+		got, next, end, res := r.reservePiece(q, slots, c, f, hlen, from, pause)
+		if res == planHopeless {
+			r.counters[q.id].outOfBuf += uint64(total - from)
+			break // the tail is lost
 		}
-		if res == planStarved || res == planBroken {
+		if res != planFits && res != planTooLong {
 			if q.need > 0 {
 				q.need = f.Len // all pieces or none
 			}
-			return r.refused(q, res, 1, pause)
+			return r.refused(q, res, 1)
 		}
-		r.pieces = append(r.pieces, piece{from, to, n, len(end) - before})
-		slots, c, from = end, next, to
+		slots, c, from = got, end, next
 	}
 	q.commit(c)
 	r.writePieces(q, f, hlen, slots)
 	return 1
+}
+
+// reservePiece plans for as many segments, from number from on, as can be one
+// packet, and notes the piece. It returns the segment after it.
+func (r *receiver) reservePiece(q *rxQueue, slots []slot, c [2]cursor, f *sim.Frame, hlen, from int, pause bool) ([]slot, int, [2]cursor, planResult) {
+	to := min(f.Segments(), from+rcMaxSegments)
+	before := len(slots)
+	size := func() int { return hlen + min((to-from)*f.SegmentSize, f.Len-f.HeaderLen-from*f.SegmentSize) }
+	got, end, res := r.reserve(q, slots, c, size(), pause)
+	fit := (capacity(got[before:]) - hlen) / f.SegmentSize
+	if (res == planTooLong || res == planHopeless) && fit > 0 {
+		to = from + fit
+		got, end, res = r.reserve(q, slots, c, size(), pause)
+	}
+	r.pieces = append(r.pieces, piece{from, to, size(), len(got) - before})
+	if res != planFits && res != planTooLong {
+		r.pieces = r.pieces[:len(r.pieces)-1]
+	}
+	return got, to, end, res
 }
 
 // writePieces writes a TSO frame's pieces, each with headers of its own.

@@ -16,13 +16,13 @@ func (r *receiver) place(q *rxQueue, frames []sim.Frame, limit int, pause bool) 
 	}
 	slots, c, res := r.reserve(q, r.slots[:0], q.cursors(), p.len, pause)
 	switch {
-	case res == planTooLong && took > 1 && limit == maxPacket:
+	case (res == planTooLong || res == planHopeless) && took > 1 && limit == maxPacket:
 		// Once more, with no more than the buffers hold.
 		p.read(f)
 		r.inspect(f)
 		return r.place(q, frames, capacity(slots), pause)
-	case res == planStarved || res == planBroken:
-		return r.refused(q, res, took, pause)
+	case res != planFits && res != planTooLong:
+		return r.refused(q, res, took)
 	}
 	if took > 1 {
 		p.fixLength()
@@ -33,26 +33,31 @@ func (r *receiver) place(q *rxQueue, frames []sim.Frame, limit int, pause bool) 
 	return took
 }
 
-// refused is what becomes of a packet for which there are no buffers.
-func (r *receiver) refused(q *rxQueue, res planResult, frames int, pause bool) int {
-	if res == planStarved && pause {
+// refused is what becomes of frames for which there are no buffers: they wait,
+// or are dropped.
+func (r *receiver) refused(q *rxQueue, res planResult, frames int) int {
+	switch res {
+	case planStarved:
 		return 0
-	}
-	if res == planStarved {
+	case planHopeless:
 		r.counters[q.id].outOfBuf += uint64(frames)
-	} else {
+	default:
 		r.counters[q.id].discard += uint64(frames)
 	}
 	return frames
 }
 
-// reserve plans. If there are not enough descriptors and the sender can wait, it
-// asks for the doorbell and looks once more.
+// reserve plans. If there are not enough descriptors, and the sender can wait and
+// it helps, it asks for the doorbell and looks once more; planStarved then means
+// to wait, and planHopeless not to.
 func (r *receiver) reserve(q *rxQueue, slots []slot, c [2]cursor, n int, pause bool) ([]slot, [2]cursor, planResult) {
 	first := len(slots)
 	slots, end, res := r.plan(q, c, slots, n, r.maxSlots())
-	if res != planStarved || !pause {
+	if res != planStarved {
 		return slots, end, res
+	}
+	if !pause || q.exhausted(end) {
+		return slots, end, planHopeless
 	}
 	if r.m.opt.Variations.RxDoorbells == RxDoorbellsStarved {
 		r.askBells(q, true)
@@ -80,6 +85,7 @@ func capacity(slots []slot) (n int) {
 func (r *receiver) write(q *rxQueue, slots []slot, truncated bool) {
 	p := &r.packet
 	q.packets++
+	q.since = 0
 	for len(slots) > 0 && slots[0].empty {
 		r.complete(q, &slots[0], rcSOP|rcEOP, 0, 0, rcFCSCorrect)
 		slots = slots[1:]

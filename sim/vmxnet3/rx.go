@@ -11,10 +11,13 @@ import (
 
 // Frames.
 const (
-	minFrame     = 60 // without frame check sequence; shorter ones are padded
-	headerRoom   = 256
-	maxPacket    = 65535 + sim.EthernetHeaderLen + sim.VLANTagLen
-	starvedLook  = time.Millisecond
+	minFrame    = 60 // without frame check sequence; shorter ones are padded
+	headerRoom  = 256
+	maxPacket   = 65535 + sim.EthernetHeaderLen + sim.VLANTagLen
+	starvedLook = time.Millisecond
+	// A driver that posts nothing for so long does not hold its peer up any
+	// longer: frames are dropped until one is received again.
+	pauseLimit   = time.Second
 	maxRxPackets = 512 // descriptors of a packet, whatever the driver allows
 )
 
@@ -97,7 +100,9 @@ func (r *receiver) receive(frames []sim.Frame, pause bool) int {
 	case long:
 		r.counters[q.id].err++
 		return 1
-	case f.Flags&sim.Segment != 0:
+	}
+	pause = pause && !r.expired(q)
+	if f.Flags&sim.Segment != 0 {
 		return r.placeTSO(q, f, pause)
 	}
 	return r.place(q, frames, maxPacket, pause)
@@ -172,9 +177,18 @@ func (r *receiver) flush() {
 
 // starve notes that a packet of n bytes waits for descriptors.
 func (r *receiver) starve(q *rxQueue, n int) {
+	now := r.m.host.Now()
 	q.need = n
+	if q.since == 0 {
+		q.since = max(now, 1)
+	}
 	r.starved.Store(true)
-	r.m.host.WakeAt(r.m.host.Now() + starvedLook)
+	r.m.host.WakeAt(now + starvedLook)
+}
+
+// expired tells whether the queue has made its peers wait for too long.
+func (r *receiver) expired(q *rxQueue) bool {
+	return q.since != 0 && r.m.host.Now() >= q.since+pauseLimit
 }
 
 // recover looks whether the descriptors that packets wait for have come, and
@@ -186,16 +200,7 @@ func (r *receiver) recover() bool {
 		return false
 	}
 	for i := range r.m.shared.rxQueues {
-		q := &r.queues[i]
-		if q.need == 0 || q.stopped {
-			continue
-		}
-		if !r.open(q) {
-			continue
-		}
-		_, _, res := r.plan(q, q.cursors(), r.slots[:0], q.need, maxRxPackets)
-		q.opened = false
-		if res == planStarved {
+		if q := &r.queues[i]; q.need != 0 && !q.stopped && !r.relieved(q) {
 			r.m.host.WakeAt(r.m.host.Now() + starvedLook)
 			return false
 		}
@@ -210,6 +215,17 @@ func (r *receiver) recover() bool {
 	r.starved.Store(false)
 	r.m.port.Room()
 	return true
+}
+
+// relieved tells whether the packet that waits for the queue fits now, or needs
+// wait no longer.
+func (r *receiver) relieved(q *rxQueue) bool {
+	if r.expired(q) || !r.open(q) {
+		return true
+	}
+	_, _, res := r.plan(q, q.cursors(), r.slots[:0], q.need, maxRxPackets)
+	q.opened = false
+	return res != planStarved
 }
 
 // askBells sets RxQueueCtrl.updateRxProd. The driver reads it after it has

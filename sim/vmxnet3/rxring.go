@@ -3,6 +3,7 @@ package vmxnet3
 import (
 	"encoding/binary"
 	"sync/atomic"
+	"time"
 
 	"nicd/bus"
 )
@@ -18,11 +19,12 @@ type rxQueue struct {
 	intr     int
 	stopped  bool
 	err      uint32
-	bells    bool // updateRxProd is set from activation on
-	opened   bool // the views are of this batch
-	done     int  // completions of this batch
-	need     int  // a packet of so many bytes waits for descriptors
-	packets  int  // since activation
+	bells    bool          // updateRxProd is set from activation on
+	opened   bool          // the views are of this batch
+	done     int           // completions of this batch
+	need     int           // a packet of so many bytes waits for descriptors
+	since    time.Duration // a packet waits, and none was received since; or 0
+	packets  int           // since activation
 }
 
 // rxRing is a ring of receive descriptors.
@@ -100,10 +102,11 @@ type slot struct {
 type planResult uint8
 
 const (
-	planFits    planResult = iota
-	planStarved            // not enough descriptors
-	planTooLong            // more descriptors than a packet may have
-	planBroken             // a descriptor makes no sense: the queue stopped
+	planFits     planResult = iota
+	planStarved             // not enough descriptors
+	planTooLong             // more descriptors than a packet may have
+	planBroken              // a descriptor makes no sense: the queue stopped
+	planHopeless            // not enough, and waiting does not help
 )
 
 // plan appends the slots, at most limit, that a packet of n bytes will use,
@@ -155,6 +158,22 @@ func (r *receiver) plan(q *rxQueue, c [2]cursor, slots []slot, n, limit int) ([]
 		slots = append(slots, s)
 	}
 	return slots, c, planFits
+}
+
+// exhausted tells whether a packet that used up all descriptors up to c found a
+// ring as full as it can be: the driver can't post more before it gets some back.
+func (q *rxQueue) exhausted(c [2]cursor) bool {
+	for k := range q.rings {
+		r := &q.rings[k]
+		used := c[k].next - r.next
+		if c[k].gen != r.gen {
+			used += r.size
+		}
+		if r.size > 0 && used >= r.size-1 {
+			return true
+		}
+	}
+	return false
 }
 
 // head finds the next descriptor for a packet: its first, or one more.
