@@ -212,7 +212,8 @@ func (c *Client) acceptReply(h header, fds descriptors) error {
 }
 
 // acceptCommand carries out what the server asks for: access to memory that was
-// mapped for it.
+// mapped for it. The reader itself answers; a server that asks and does not read
+// runs into the timeout of the write.
 func (c *Client) acceptCommand(h header) error {
 	body := make([]byte, h.size-headerSize)
 	if err := c.conn.readBody(body); err != nil {

@@ -332,7 +332,8 @@ func TestRefusedReadIsAllOnes(t *testing.T) {
 }
 
 func TestLateReply(t *testing.T) {
-	r, c := attached(t, DialOptions{Timeout: 30 * time.Millisecond})
+	r, c := attached(t, DialOptions{})
+	c.timeout = 30 * time.Millisecond
 	if got := bar(t, c, 0).Read32(0x40); got != bus.Gone {
 		t.Errorf("Read32 = %#x", got)
 	}
@@ -346,7 +347,8 @@ func TestLateReply(t *testing.T) {
 // A server that stops reading fills the socket; the writer does not wait for
 // ever.
 func TestServerStopsReading(t *testing.T) {
-	_, c := attached(t, DialOptions{Timeout: 50 * time.Millisecond})
+	_, c := attached(t, DialOptions{})
+	c.timeout = 50 * time.Millisecond
 	bar0 := bar(t, c, 0)
 	for c.Err() == nil {
 		bar0.Write32(0, 1)

@@ -28,6 +28,13 @@
 // [ErrProtocol]. A server whose client may shrink the files that it gave as DMA
 // memory would fault on them; ServeOptions.RequireSealed refuses such files.
 //
+// # Who it works with
+//
+// Besides each other: QEMU 11.1.3's vfio-user-pci (Linux's own vmxnet3 and e1000e
+// drivers in its guest run on this project's models: INTx to MSI-X, RAM that is
+// remapped while it boots, TCP both ways), and libvfio-user's sample client and
+// servers as of June 2026.
+//
 // # What the server leaves out
 //
 // Messages by which a server reads and writes client memory: memory without a

@@ -7,8 +7,13 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"nicd/bus"
 )
+
+// No goroutine outlives its connection.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeDevice is a PCI function with two BARs, doorbells in BAR0, and nothing
 // behind them: it remembers what was done to it.

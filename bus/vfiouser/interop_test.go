@@ -19,8 +19,8 @@ import (
 // These tests talk to programs that others wrote: libvfio-user's samples. The
 // environment names its build directory (meson setup build
 // -Dshadow-ioeventfd=true && ninja -C build). Where samples/server exits because
-// its BAR of three pages is no power of two (libvfio-user/issues/871), it needs
-// the fix of pull/872 or a BAR of four.
+// its BAR of three pages is no power of two, it needs
+// the fix of libvfio-user/pull/872 or a BAR of four.
 const libvfioUserVar = "NICD_TEST_LIBVFIO_USER"
 
 func sample(t *testing.T, name string) string {

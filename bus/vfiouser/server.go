@@ -30,7 +30,7 @@ type ServeOptions struct {
 // Serve serves dev to the clients that connect to l, one after the other, until
 // ctx ends, and closes l. A client that connects while another is served waits.
 // The device keeps its state from one client to the next, but not its interrupts
-// and DMA mappings. While Serve runs nobody else calls dev.
+// and DMA mappings. While a client is served nobody else calls dev's methods.
 func Serve(ctx context.Context, l *net.UnixListener, dev bus.Device, o ServeOptions) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -55,7 +55,7 @@ func Serve(ctx context.Context, l *net.UnixListener, dev bus.Device, o ServeOpti
 // ServeConn serves dev to the client at c, which it closes, until the client
 // leaves (nil), ctx ends (its error) or the client violates the protocol. When
 // it returns the device's interrupts are off and its DMA is unmapped. While it
-// runs nobody else calls dev.
+// runs nobody else calls dev's methods.
 func ServeConn(ctx context.Context, c *net.UnixConn, dev bus.Device, o ServeOptions) error {
 	defer c.Close()
 	s := newServer(ctx, newConn(c), dev, o)
