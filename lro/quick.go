@@ -89,18 +89,25 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 				break
 			}
 			if way++; way == ways {
-				return i, out
+				break
 			}
 		}
 		x := &s.entries[way&(ways-1)]
-		if s.tags[way&(ways-1)] != want {
-			// The first packet of its flow.
-			if ending != 0 || e.maxSegments == 1 || e.maxLen != maxIPv6Len ||
-				group4(link0, addr) {
+		if way == ways || s.tags[way&(ways-1)] != want ||
+			x.out < 0 && (x.addr[0]^addr)|(x.ports^ports)|(x.meta^meta) == 0 {
+			// The first packet of its flow, or the first one after what has ended.
+			if ending != 0 || e.maxSegments == 1 || e.maxLen != maxIPv6Len || group4(link0, addr) {
 				return i, out
 			}
+			if way == ways {
+				way = t.oldest(hash)
+				x = &s.entries[way&(ways-1)]
+				e.close(x, ReasonEvicted)
+			}
+			if s.tags[way&(ways-1)]>>32 != t.generation {
+				t.used = append(t.used, uint32(hash&t.mask)*ways+uint32(way))
+			}
 			s.tags[way&(ways-1)] = want
-			t.used = append(t.used, uint32(hash&t.mask)*ways+uint32(way))
 			x.addr[0], x.addr[1], x.addr[2], x.addr[3] = addr, 0, 0, 0
 			x.ports, x.tags, x.meta = ports, 0, meta
 			x.link[0], x.link[1], x.net, x.tcp, x.opt, x.tail = link0, link1, net, tcp, opt, tail
