@@ -178,7 +178,7 @@ func (m *Model) runTimers() bool {
 	}
 	m.next.CompareAndSwap(at, 0)
 	m.phyTimer(now)
-	m.rx.hear(now)
+	m.rx.timers(now)
 	m.irq.timers(now)
 	return true
 }

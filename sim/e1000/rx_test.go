@@ -387,6 +387,31 @@ func TestFlowControlHoldsFrames(t *testing.T) {
 	})
 }
 
+// TestDeadDriver: a driver that posts nothing any more holds its peer up for a
+// while, not for ever.
+func TestDeadDriver(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.start(0)
+		frames := make([]sim.Frame, ringN+10)
+		for i := range frames {
+			frames[i] = sim.FrameOf(tcpip(n.mac(), flow{}, make([]byte, 100)))
+		}
+		rest := frames[peer.Port().Send(frames):]
+		n.advance(pauseLimit / 2)
+		if peer.Port().Send(rest) != 0 {
+			t.Error("frames taken before the limit")
+		}
+		n.advance(pauseLimit / 2)
+		if peer.Port().Send(rest) != len(rest) || n.r(0x4010) != uint32(len(rest)) {
+			t.Error("the peer still waits, or nothing was counted")
+		}
+		n.post(0, 2)
+		if took := peer.Port().Send(frames); took != 2 {
+			t.Errorf("%d frames taken by two new descriptors", took)
+		}
+	})
+}
+
 func TestMissedPackets(t *testing.T) {
 	clock := &sim.ManualClock{}
 	wire := sim.NewWire(sim.WireOptions{NoFlowControl: true, Clock: clock})

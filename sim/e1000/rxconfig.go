@@ -67,6 +67,9 @@ type rxQueue struct {
 	tail uint32
 	// shortTail is the tail that was too little, when the short bit is set.
 	shortTail atomic.Uint32
+	// since is when a sender began to wait, 0 if none has since a frame was last
+	// received.
+	since time.Duration
 }
 
 // rxSlot is a descriptor chosen for a part of a frame. No bytes: it has no
@@ -88,6 +91,11 @@ const (
 	ringSizeMask = 0xFFF80
 	ringBaseMask = ^uint32(15)
 	headMask     = 0xFFFF
+
+	// pauseLimit is how long a driver that posts nothing may hold up its peer.
+	// After that frames are dropped until one is received again, as a switch's
+	// pause watchdog does.
+	pauseLimit = time.Second
 )
 
 func (r *receiver) init(m *Model) {
@@ -103,7 +111,7 @@ func (r *receiver) init(m *Model) {
 func (r *receiver) reset() {
 	for i := range r.queues {
 		q := &r.queues[i]
-		q.base, q.size, q.head, q.broken = 0, 0, 0, false
+		q.base, q.size, q.head, q.broken, q.since = 0, 0, 0, false, 0
 	}
 	r.stats = statistics{}
 	r.rss.dirty = true
@@ -134,7 +142,7 @@ func (r *receiver) setup(queue int, reg, value uint32) {
 	first := (regRDBAL + uint32(queue)*queueStride) / 4
 	q.base = uint64(regs[first]) | uint64(regs[first+1])<<32
 	q.size = regs[first+2] / descriptorSize
-	q.broken = false
+	q.broken, q.since = false, 0
 	r.release()
 }
 
@@ -199,19 +207,34 @@ func (r *receiver) deafen() {
 	}
 }
 
-// hear ends that.
-func (r *receiver) hear(now time.Duration) {
+// timers ends deafness, and pauses that have lasted too long.
+func (r *receiver) timers(now time.Duration) {
 	r.model.host.Rx.Lock()
 	defer r.model.host.Rx.Unlock()
-	if r.deaf == 0 {
-		return
+	if r.deaf != 0 && r.due(r.deaf, now) {
+		r.deaf = 0
+		r.release()
 	}
-	if now < r.deaf {
-		r.model.schedule(r.deaf)
-		return
+	for i := range r.queues {
+		q := &r.queues[i]
+		if q.since != 0 && r.short.Load()>>i&1 != 0 && r.due(q.since+pauseLimit, now) {
+			r.release()
+		}
 	}
-	r.deaf = 0
-	r.release()
+}
+
+// due tells whether a time has come; if not, timers is called again then.
+func (r *receiver) due(at, now time.Duration) bool {
+	if now < at {
+		r.model.schedule(at)
+		return false
+	}
+	return true
+}
+
+// expired tells whether the queue has made its peer wait for too long.
+func (r *receiver) expired(q *rxQueue) bool {
+	return q.since != 0 && r.model.host.Now() >= q.since+pauseLimit
 }
 
 // offerRoom tells waiting senders that there are descriptors again.

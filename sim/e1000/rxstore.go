@@ -20,7 +20,7 @@ func (r *receiver) store(x *rxFrame, pause bool) (took, stored bool) {
 			r.miss(q) // the ring can never hold it
 			return true, false
 		}
-		if !pause {
+		if !pause || r.expired(q) {
 			r.miss(q)
 			return true, false
 		}
@@ -52,6 +52,10 @@ func (r *receiver) wait(q *rxQueue) bool {
 	if q.refresh(r.model); q.tail != old && q.ready() != 0 {
 		r.short.And(^bit)
 		return false
+	}
+	if q.since == 0 {
+		q.since = max(r.model.host.Now(), 1)
+		r.model.schedule(q.since + pauseLimit)
 	}
 	if first {
 		r.stats.add(statRNBC, 1)
@@ -111,6 +115,7 @@ func (r *receiver) fill(x *rxFrame) {
 		}
 		r.writeBackLast(x, s, errors)
 	}
+	q.since = 0
 	q.head = r.slots[len(r.slots)-1].index + 1
 	if q.head == q.size {
 		q.head = 0
