@@ -92,33 +92,32 @@ const (
 
 // Receive completion: word 0.
 const (
-	rcIndexMask    = 0xfff
-	rcEOP          = 1 << 14
-	rcSOP          = 1 << 15
-	rcQueueShift   = 16
-	rcRSSShift     = 26
-	rcNotChecksum  = 1 << 30 // cnc: no checksum was calculated
-	rcLenMask      = 0x3fff  // word 2
-	rcErr          = 1 << 14
-	rcTagStripped  = 1 << 15
-	rcTCIShift     = 16
-	rcL4Correct    = 1 << 16 // tuc; word 3
-	rcUDP          = 1 << 17
-	rcTCP          = 1 << 18
-	rcIPCorrect    = 1 << 19
-	rcIPv6         = 1 << 20
-	rcIPv4         = 1 << 21
-	rcFragment     = 1 << 22
-	rcFCSCorrect   = 1 << 23
-	rcMaxSegments  = 255 // type 4, word 1
-	rssNone        = 0
-	rssIPv4        = 1
-	rssTCPIPv4     = 2
-	rssIPv6        = 3
-	rssTCPIPv6     = 4
-	rssUDPIPv4     = 5
-	rssUDPIPv6     = 6
-	rcOffloadWord3 = rcL4Correct | rcUDP | rcTCP | rcIPCorrect | rcIPv6 | rcIPv4 | rcFragment
+	rcIndexMask   = 0xfff
+	rcEOP         = 1 << 14
+	rcSOP         = 1 << 15
+	rcQueueShift  = 16
+	rcRSSShift    = 26
+	rcNotChecksum = 1 << 30 // cnc: no checksum was calculated
+	rcLenMask     = 0x3fff  // word 2
+	rcErr         = 1 << 14
+	rcTagStripped = 1 << 15
+	rcTCIShift    = 16
+	rcL4Correct   = 1 << 16 // tuc; word 3
+	rcUDP         = 1 << 17
+	rcTCP         = 1 << 18
+	rcIPCorrect   = 1 << 19
+	rcIPv6        = 1 << 20
+	rcIPv4        = 1 << 21
+	rcFragment    = 1 << 22
+	rcFCSCorrect  = 1 << 23
+	rcMaxSegments = 255 // type 4, word 1
+	rssNone       = 0
+	rssIPv4       = 1
+	rssTCPIPv4    = 2
+	rssIPv6       = 3
+	rssTCPIPv6    = 4
+	rssUDPIPv4    = 5
+	rssUDPIPv6    = 6
 )
 
 // completion is a ring that the device writes.

@@ -139,32 +139,19 @@ func (r *receiver) lroWords(w3 uint32) (uint32, uint32) {
 // many frames it took. Only what can be cut again into the same segments is
 // coalesced: the headers are equal but for lengths, checksums, sequence number,
 // an identification that stays or counts up, and FIN and PSH in the last.
-func (r *receiver) gather(frames []sim.Frame, limit int) int {
-	p := &r.packet
-	const unset = -1
+func (r *receiver) gather(frames []sim.Frame, limit int) (took int) {
+	p, n := &r.packet, &r.next
+	took = 1
 	if !p.coalesces() {
-		return 1
+		return took
 	}
 	p.mss = p.h.End - p.h.Payload
-	stripped := p.w2&rcTagStripped != 0
-	idStep, took := unset, 1
-	for took < len(frames) && p.tcp()[tcpFlags]&(sim.TCPFin|sim.TCPPsh) == 0 {
-		f, n := &frames[took], &r.next
-		if f.Flags&sim.Segment != 0 {
-			break
-		}
-		n.read(f)
-		n.checksum(f, r.m.shared.features)
-		tag := 0
-		if n.h.VLAN && stripped {
-			n.strip()
-			tag = sim.VLANTagLen
-		}
+	id := idUnknown
+	for took < len(frames) && p.segments < rcMaxSegments && !p.ended() {
+		f := &frames[took]
+		tag := r.look(f)
 		size := n.h.End - n.h.Payload
-		if !n.coalesces() || size > p.mss || p.len+size > limit || p.segments == rcMaxSegments {
-			break
-		}
-		if n.w2 != p.w2 || n.w3 != p.w3 || !p.precedes(n, &idStep) {
+		if !n.coalesces() || size > p.mss || p.len+size > limit || !p.precedes(n, &id) {
 			break
 		}
 		p.src = f.AppendParts(p.src, n.h.Payload+tag, size)
@@ -172,11 +159,31 @@ func (r *receiver) gather(frames []sim.Frame, limit int) int {
 		p.len += size
 		p.segments++
 		took++
-		if size < p.mss {
-			break
-		}
 	}
 	return took
+}
+
+// look reads f to r.next as the packet before it was read, and returns the length
+// of the tag that was stripped.
+func (r *receiver) look(f *sim.Frame) (tag int) {
+	n := &r.next
+	n.read(f)
+	if f.Flags&sim.Segment != 0 {
+		return 0 // coalesced by itself
+	}
+	n.checksum(f, r.m.shared.features)
+	if n.h.VLAN && r.packet.w2&rcTagStripped != 0 {
+		n.strip()
+		return sim.VLANTagLen
+	}
+	return 0
+}
+
+// ended tells whether nothing can come after the packet: its last segment was
+// short, or said so.
+func (p *packet) ended() bool {
+	short := (p.len-p.h.Payload)%p.mss != 0
+	return short || p.tcp()[tcpFlags]&(sim.TCPFin|sim.TCPPsh) != 0
 }
 
 func (p *packet) tcp() []byte { return p.hdr[p.h.L4:p.h.Payload] }
@@ -191,39 +198,53 @@ func (p *packet) coalesces() bool {
 	return p.tcp()[tcpFlags]&^(sim.TCPAck|sim.TCPPsh|sim.TCPFin) == 0
 }
 
-// precedes tells whether n is the segment after p. idStep is by how much the
-// IPv4 identification counts, or negative if that is not known yet.
-func (p *packet) precedes(n *packet, idStep *int) bool {
-	if n.h != (sim.Headers{EtherType: p.h.EtherType, VLAN: p.h.VLAN, IP: p.h.IP, IPv6: p.h.IPv6, Protocol: p.h.Protocol, L4: p.h.L4, Payload: p.h.Payload, End: n.h.End}) {
+// precedes tells whether n is the segment after p, and no header says anything
+// else. id is what is known of how the IPv4 identification goes on.
+func (p *packet) precedes(n *packet, id *idMode) bool {
+	layout := n.h
+	layout.End = p.h.End
+	if layout != p.h || n.w2 != p.w2 || n.w3 != p.w3 {
 		return false
 	}
-	a, b, ip, l4 := p.hdr, n.hdr, p.h.IP, p.h.L4
+	a, b, l4 := p.hdr, n.hdr, p.h.L4
 	seq := binary.BigEndian.Uint32(a[l4+tcpSeq:]) + uint32(p.len-p.h.Payload)
-	if binary.BigEndian.Uint32(b[l4+tcpSeq:]) != seq {
-		return false
-	}
-	equal := bytes.Equal(a[:ip], b[:ip]) && bytes.Equal(a[l4:l4+tcpSeq], b[l4:l4+tcpSeq]) &&
-		bytes.Equal(a[l4+8:l4+tcpFlags], b[l4+8:l4+tcpFlags]) && bytes.Equal(a[l4+14:l4+16], b[l4+14:l4+16]) &&
-		bytes.Equal(a[l4+18:p.h.Payload], b[l4+18:p.h.Payload])
-	if p.h.IPv6 {
-		return equal && bytes.Equal(a[ip:ip+4], b[ip:ip+4]) && bytes.Equal(a[ip+6:l4], b[ip+6:l4])
-	}
-	if !equal || !bytes.Equal(a[ip:ip+2], b[ip:ip+2]) || !bytes.Equal(a[ip+6:ip+10], b[ip+6:ip+10]) || !bytes.Equal(a[ip+12:l4], b[ip+12:l4]) {
-		return false
-	}
-	return p.nextID(n, idStep)
+	return binary.BigEndian.Uint32(b[l4+tcpSeq:]) == seq &&
+		bytes.Equal(a[:p.h.IP], b[:p.h.IP]) && p.sameIP(n, id) && p.sameTCP(n)
 }
 
+// sameTCP compares ports, acknowledgement, window, urgent pointer and options.
+// Flags were looked at before.
+func (p *packet) sameTCP(n *packet) bool {
+	a, b := p.tcp(), n.tcp()
+	return bytes.Equal(a[:tcpSeq], b[:tcpSeq]) && bytes.Equal(a[tcpAck:tcpFlags], b[tcpAck:tcpFlags]) &&
+		bytes.Equal(a[tcpWindow:tcpSum], b[tcpWindow:tcpSum]) && bytes.Equal(a[tcpUrgent:], b[tcpUrgent:])
+}
+
+// sameIP compares all but length, checksum and identification.
+func (p *packet) sameIP(n *packet, id *idMode) bool {
+	a, b := p.hdr[p.h.IP:p.h.L4], n.hdr[p.h.IP:p.h.L4]
+	if p.h.IPv6 {
+		return bytes.Equal(a[:4], b[:4]) && bytes.Equal(a[6:], b[6:])
+	}
+	return bytes.Equal(a[:2], b[:2]) && bytes.Equal(a[6:10], b[6:10]) && bytes.Equal(a[12:], b[12:]) && p.nextID(n, id)
+}
+
+// idMode is how the IPv4 identification goes on from segment to segment.
+type idMode int8
+
+const (
+	idConstant idMode = iota
+	idCounts
+	idUnknown
+)
+
 // nextID tells whether the identification of n follows.
-func (p *packet) nextID(n *packet, idStep *int) bool {
+func (p *packet) nextID(n *packet, id *idMode) bool {
 	first := binary.BigEndian.Uint16(p.hdr[p.h.IP+ipv4ID:])
 	moved := binary.BigEndian.Uint16(n.hdr[n.h.IP+ipv4ID:]) - first
-	if *idStep < 0 {
-		if moved > 1 {
-			return false
-		}
-		*idStep = int(moved)
-		return true
+	if *id != idUnknown {
+		return moved == uint16(*id)*uint16(p.segments)
 	}
-	return moved == uint16(*idStep*p.segments)
+	*id = idMode(min(moved, uint16(idUnknown)))
+	return *id != idUnknown
 }

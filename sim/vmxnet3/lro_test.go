@@ -396,3 +396,18 @@ func TestPassthroughTurnsLROOff(t *testing.T) {
 		t.Error("LRO did not come back")
 	}
 }
+
+// TestTSOFrameJustAfterLROWentOff: a sender that looked before the command was
+// carried out hands a TSO frame over after it.
+func TestTSOFrameJustAfterLROWentOff(t *testing.T) {
+	w, _ := newTestWire(t)
+	d := newDriver(t, w, setup{features: bitRxCsum})
+	f := tcpFrame(30_000)
+	if n := d.m.Receive([]sim.Frame{f.tsoFrame(1460)}, true); n != 1 {
+		t.Fatal("not taken")
+	}
+	for _, want := range f.segments(1460) {
+		expect(t, d.rx[0], want)
+	}
+	expectNone(t, d.rx[0])
+}

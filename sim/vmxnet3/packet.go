@@ -103,9 +103,14 @@ func (p *packet) fillChecksum() {
 	binary.BigEndian.PutUint16(p.hdr[at:], sum)
 }
 
+// Offsets in headers.
 const (
-	ipv6Header = 40
-	tcpSeq     = 4 // offsets in a TCP header
+	ipv4ID     = 4
+	ipv6Header = 40 // its length
+	tcpSeq     = 4
+	tcpAck     = 8
 	tcpFlags   = 13
-	ipv4ID     = 4 // in an IPv4 header
+	tcpWindow  = 14
+	tcpSum     = 16
+	tcpUrgent  = 18
 )

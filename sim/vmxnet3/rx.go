@@ -31,6 +31,7 @@ type receiver struct {
 	starved  atomic.Bool // a sender waits for descriptors of some queue
 	packet   packet      // being received
 	next     packet      // looked at for coalescing
+	seg      sim.Segmenter
 	slots    []slot
 	pieces   []piece
 }
@@ -88,6 +89,9 @@ func (r *receiver) receive(frames []sim.Frame, pause bool) int {
 	if p.h.VLAN {
 		vid = binary.BigEndian.Uint16(p.hdr[14:]) & 0xfff
 	}
+	if f.Flags&sim.Segment != 0 && !r.m.lro.Load() {
+		return r.receiveCut(f)
+	}
 	if f.Len < sim.EthernetHeaderLen || !r.filter.accepts(p.hdr, vid) {
 		return 1
 	}
@@ -106,6 +110,19 @@ func (r *receiver) receive(frames []sim.Frame, pause bool) int {
 		return r.placeTSO(q, f, pause)
 	}
 	return r.place(q, frames, maxPacket, pause)
+}
+
+// receiveCut takes a TSO frame that was sent just before LRO was turned off. The
+// sender can't be told to wait in the middle of it.
+func (r *receiver) receiveCut(f *sim.Frame) int {
+	for i, total := 0, r.seg.Count(f); i < total; {
+		segs := r.seg.Cut(f, i, true)
+		i += len(segs)
+		for len(segs) > 0 {
+			segs = segs[r.receive(segs, false):]
+		}
+	}
+	return 1
 }
 
 // inspect completes what is known of the packet that was read from f, and

@@ -116,48 +116,87 @@ const (
 // over. It goes on in ring 1 if a BODY is next there, else in ring 2. Without a
 // second ring it goes on in whatever is next in ring 1.
 func (r *receiver) plan(q *rxQueue, c [2]cursor, slots []slot, n, limit int) ([]slot, [2]cursor, planResult) {
-	v := &r.m.opt.Variations
-	first := len(slots)
-	skip := every(v.SkipEvery, q.packets)
-	empty := every(v.ZeroLengthEvery, q.packets)
-	hole := every(v.ZeroLengthBodyEvery, q.packets)
-	for got := 0; got < n; {
-		used := len(slots) - first
+	odd := r.oddities(q)
+	for got, used := 0, 0; got < n; {
 		k, d, ok := q.head(&c, used == 0)
-		switch {
-		case !ok:
+		if !ok {
 			return slots, c, planStarved
-		case used == 0 && !empty && !skip && d.size() < minHeadBuffer, d.size() == 0:
-			r.halt(q, errSmallBuffer)
-			return slots, c, planBroken
-		case k == 1 && !d.body():
-			r.halt(q, errDescUnsupported)
-			return slots, c, planBroken
-		case used == limit:
+		}
+		if used == limit {
 			return slots, c, planTooLong
 		}
 		s := slot{ring: k, index: c[k].next, addr: d.addr, size: d.size()}
-		c[k].advance(q.rings[k].size)
-		switch {
-		case used == 0 && skip:
-			skip = false
+		switch odd.of(used) {
+		case skipped:
+			c[k].advance(q.rings[k].size)
 			continue
-		case used == 0 && empty:
-			empty = false
+		case emptied:
 			s.empty = true
-			slots = append(slots, s)
-			first++
-			continue
-		case used == 1 && hole:
-			hole = false
-			s.empty = true
-			limit++
-		default:
+		case ordinary:
+			if code := d.fault(k, used == 0); code != 0 {
+				r.halt(q, code)
+				return slots, c, planBroken
+			}
 			got += s.size
+			used++
 		}
+		c[k].advance(q.rings[k].size)
 		slots = append(slots, s)
 	}
 	return slots, c, planFits
+}
+
+// fault is what is wrong with a descriptor of ring k, the first of a packet or
+// not, if anything is.
+func (d rxDesc) fault(k int, first bool) uint32 {
+	switch {
+	case d.size() == 0, first && d.size() < minHeadBuffer:
+		return errSmallBuffer
+	case k == 1 && !d.body():
+		return errDescUnsupported
+	}
+	return 0
+}
+
+// oddities are the variations that make this packet use more descriptors than it
+// needs. Each happens once.
+type oddities struct{ skip, empty, hole bool }
+
+// oddity is what happens to a descriptor.
+type oddity uint8
+
+const (
+	ordinary oddity = iota
+	skipped         // passed over, without a completion
+	emptied         // completed without data
+)
+
+func (r *receiver) oddities(q *rxQueue) oddities {
+	v := &r.m.opt.Variations
+	return oddities{
+		skip:  every(v.SkipEvery, q.packets),
+		empty: every(v.ZeroLengthEvery, q.packets),
+		hole:  every(v.ZeroLengthBodyEvery, q.packets),
+	}
+}
+
+// every tells whether it is the turn of what happens at every n-th packet.
+func every(n, packets int) bool { return n > 0 && packets%n == n-1 }
+
+// of says what happens to the next descriptor when used ones hold data already.
+func (o *oddities) of(used int) oddity {
+	switch {
+	case used == 0 && o.skip:
+		o.skip = false
+		return skipped
+	case used == 0 && o.empty:
+		o.empty = false
+		return emptied
+	case used == 1 && o.hole:
+		o.hole = false
+		return emptied
+	}
+	return ordinary
 }
 
 // exhausted tells whether a packet that used up all descriptors up to c found a
@@ -204,6 +243,3 @@ func (r *receiver) maxSlots() int {
 	}
 	return min(n, maxRxPackets-8)
 }
-
-// every tells whether it is the turn of what happens at every n-th packet.
-func every(n, packets int) bool { return n > 0 && packets%n == n-1 }
