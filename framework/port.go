@@ -12,8 +12,8 @@ type Port interface {
 	// valid during the call only. There is one caller per queue at a time.
 	Deliver(queue int, b *Batch)
 
-	// TxReady says that a queue which Send found full has room again. It must
-	// not block.
+	// TxReady says that a queue which Send found full has room again, or buffers
+	// again if Alloc gave fewer than were asked for. It must not block.
 	TxReady(queue int)
 
 	// LinkChanged reports the link's state, and once after Attach.
