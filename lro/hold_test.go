@@ -63,6 +63,16 @@ func TestHolderAge(t *testing.T) {
 	}
 }
 
+// TestHolderAgeOfEach: an aggregate keeps its own age when one before it is released.
+func TestHolderAgeOfEach(t *testing.T) {
+	a, b := data(0, 100), data(0, 100)
+	b.sport++
+	got := holding(t, NewHolder(Options{}, HoldOptions{MaxAge: 4}), packets(a), nil, nil, packets(b), nil, nil, nil, nil)
+	if want := `["" "" "" "" "[0]" "" "" "[1]"]`; fmt.Sprintf("%q", got) != want {
+		t.Errorf("got  %q\nwant %s", got, want)
+	}
+}
+
 func TestHolderWithoutAge(t *testing.T) {
 	s := train(4, 100, nil)
 	got := holding(t, NewHolder(Options{}, HoldOptions{}), packets(s[:3]...), packets(s[3]))

@@ -109,6 +109,29 @@ func zeroSum(s *segment, field uint16) {
 	}
 }
 
+// zeroHeaderSum gives the three segments a source address for which the IPv4 header checksum of the second one is 0, and
+// writes field there.
+func zeroHeaderSum(field uint16) func(i int, s *segment) {
+	middle := data(1, 1448).build()
+	source := onesSum(uint32(binary.BigEndian.Uint16(middle[14+10:])), middle[14+14:14+16])
+	return func(i int, s *segment) {
+		s.edit = func(f []byte, l3, l4 int) {
+			binary.BigEndian.PutUint16(f[l3+14:], uint16(source))
+			fix(f, l3, l4, 6)
+			if i != 1 {
+				return
+			}
+			if f[l3+10] != 0 || f[l3+11] != 0 {
+				panic("the checksum is not 0")
+			}
+			binary.BigEndian.PutUint16(f[l3+10:], field)
+		}
+	}
+}
+
+// verified says that the TCP checksum is right.
+func verified(i int, p *Packet) { p.Checksum = ChecksumVerified }
+
 func repeat(n int) string {
 	v := make([]int, n)
 	for i := range v {
@@ -278,6 +301,13 @@ func rules() []rule {
 			want: none, reason: ReasonIPOptions},
 		{row: 33, name: "IPv4 options on all", in: packets(train(3, 1400, func(i int, s *segment) { s.ipOptions = []byte{1, 1, 1, 0} })...),
 			want: none, reason: ReasonIPOptions},
+		{row: 33, name: "no-operation options that look like a TCP header", in: each(all(func(i int, s *segment) {
+			s.edit = func(f []byte, l3, l4 int) {
+				f[l3] = 0x46
+				f[l3+10], f[l3+11] = 0, 0
+				binary.BigEndian.PutUint16(f[l3+10:], ^uint16(onesSum(0, f[l3:l3+20])))
+			}
+		}), verified), want: none},
 		{row: 33, name: "IHL too small", in: three(func(s *segment) {
 			s.edit = func(f []byte, l3, l4 int) { f[l3] = 0x44 }
 		}), want: none, reason: ReasonMalformed},
@@ -361,6 +391,12 @@ func rules() []rule {
 				s.pad = 1
 			}
 		})...), want: split2, reason: ReasonPadding},
+		{row: 47, name: "padding of a large frame, verified", in: each(packets(train(3, 1400, func(i int, s *segment) { s.pad = 2 * (i % 2) })...),
+			verified), want: none, reason: ReasonPadding},
+		{row: 48, name: "truncated, verified", in: each(second(three(func(s *segment) {}), func(p *Packet) {
+			p.Data = p.Data[:len(p.Data)-1]
+			p.Len--
+		}), verified), want: none, reason: ReasonTruncated},
 		{row: 48, name: "truncated", in: second(three(func(s *segment) {}), func(p *Packet) {
 			p.Data = p.Data[:len(p.Data)-1]
 			p.Len--
@@ -395,15 +431,8 @@ func rules() []rule {
 			want: "[0] [1]", reason: ReasonUnverified},
 		{row: 53, name: "checksum field 0x0000", in: three(func(s *segment) { zeroSum(s, 0) }), want: one},
 		{row: 53, name: "checksum field 0xffff", in: three(func(s *segment) { zeroSum(s, 0xffff) }), want: none, reason: ReasonOddChecksum},
-		{row: 53, name: "IPv4 checksum field 0xffff", in: three(func(s *segment) {
-			s.edit = func(f []byte, l3, l4 int) {
-				c := binary.BigEndian.Uint16(f[l3+10:])
-				f[l3+10], f[l3+11] = 0xff, 0xff
-				// The identification takes up what the checksum loses.
-				id := uint32(binary.BigEndian.Uint16(f[l3+4:])) + uint32(c)
-				binary.BigEndian.PutUint16(f[l3+4:], uint16(id)+uint16(id>>16))
-			}
-		}), want: none, reason: ReasonOddChecksum},
+		{row: 53, name: "IPv4 checksum field 0x0000", in: all(zeroHeaderSum(0)), want: one},
+		{row: 53, name: "IPv4 checksum field 0xffff", in: all(zeroHeaderSum(0xffff)), want: none, reason: ReasonOddChecksum},
 		{row: 54, name: "VLAN differs", in: interleaved(func(s *segment) { s.tags = []uint32{0x81000002} }, 0x81000001), want: first},
 		{row: 54, name: "priority differs", in: interleaved(func(s *segment) { s.tags = []uint32{0x81002001} }, 0x81000001), want: first},
 		{row: 54, name: "tagged and untagged", in: interleaved(func(s *segment) { s.tags = []uint32{0x81000001} }), want: first},
@@ -445,6 +474,12 @@ func rules() []rule {
 		{row: 54, name: "VLAN equal", in: all(func(i int, s *segment) { s.tags = []uint32{0x81002001} }), want: one},
 		{row: 55, name: "source MAC differs", in: three(func(s *segment) { s.srcMAC = 9 }), want: none, reason: ReasonLink},
 		{row: 55, name: "destination MAC differs", in: three(func(s *segment) { s.dstMAC = 6 }), want: none, reason: ReasonLink},
+		{row: 56, name: "another protocol that looks like TCP", in: each(all(func(i int, s *segment) {
+			s.edit, s.fix = setByte(true, 9, 132), true
+		}), verified), want: none, reason: ReasonNotTCP},
+		{row: 56, name: "another type of frame that looks like IPv4", in: each(all(func(i int, s *segment) {
+			s.edit = func(f []byte, l3, l4 int) { f[12] = 9 }
+		}), verified), want: none, reason: ReasonNotTCP},
 		{row: 56, name: "VXLAN", in: interleaved(func(s *segment) { s.protocol, s.dport = 17, 4789 }), want: first, reason: ReasonNotTCP},
 		{row: 56, name: "GRE", in: interleaved(func(s *segment) { s.protocol = 47 }), want: first, reason: ReasonNotTCP},
 		{row: 56, name: "IP in IP", in: interleaved(func(s *segment) { s.protocol = 4 }), want: first, reason: ReasonNotTCP},
@@ -496,6 +531,16 @@ func rules() []rule {
 			check: bypassed(1, 2, 0), reason: ReasonHardware},
 		{row: 62, name: "segment size without a count", in: second(sized(1448, 1448, 1448), hardware(0, 724, 0)), want: none,
 			check: bypassed(1, 1, 724), reason: ReasonHardware},
+		{row: 63, name: "coalesced and not IP, in between", in: second(interleaved(func(s *segment) {}), func(p *Packet) {
+			hardware(2, 0, HardwareCoalesced)(p)
+			p.Data[12] = 0x88
+		}), want: none, reason: ReasonHardware},
+		{row: 63, name: "coalesced and too short to parse, in between", in: second(interleaved(func(s *segment) {}), func(p *Packet) {
+			hardware(2, 0, HardwareCoalesced)(p)
+			p.Data, p.Len = p.Data[:30], 30
+		}), want: none, reason: ReasonHardware},
+		{row: 63, name: "coalesced UDP, in between", in: second(interleaved(func(s *segment) { s.protocol = 17 }),
+			hardware(2, 0, HardwareCoalesced)), want: first, reason: ReasonHardware},
 		{row: 63, name: "coalesced and too short to parse", in: second(sized(1448, 1448, 1448), func(p *Packet) {
 			hardware(2, 0, HardwareCoalesced)(p)
 			p.Data, p.Len = p.Data[:13], 13

@@ -204,6 +204,7 @@ var kernelDiffers = map[string]struct{ groups, why string }{
 	"34 IPv6 extension headers on all":         {"[3]", "The kernel merges packets whose extension headers are equal; this package passes them alone so far."},
 	"45 one-byte payloads":                     {"[100]", "The kernel has no limit of 64 segments; it is Options.MaxSegments here."},
 	"53 checksum field 0xffff":                 {"[3]", "The kernel segments it again with 0x0000, which is as right and not the same."},
+	"53 IPv4 checksum field 0xffff":            {"[3]", "As with TCP: the kernel writes 0x0000 again."},
 	"64 too large for the MTU":                 {"[3]", mtu},
 	"64 too large for the MTU, IPv6":           {"[2]", mtu},
 	"64 too large for a jumbo MTU":             {"[2]", mtu},

@@ -140,7 +140,10 @@ var mutants = []mutant{
 	{quick, "short segments", " || payload != uint32(x.size) || a.Segments", " || a.Segments"},
 	{quick, "the segment cap", " || a.Segments >= e.maxSegments", ""},
 	{quick, "a first segment with PSH or FIN", "if ending != 0 || e.maxSegments == 1", "if e.maxSegments == 1"},
-	{quick, "group addresses", " ||\n\t\t\t\tgroup4(link0, addr)", ""},
+	{quick, "group addresses", " || group4(link0, addr)", ""},
+	{quick, "a flow that goes on must be the same", "x.out < 0 && (x.addr[0]^addr)|(x.ports^ports)|(x.meta^meta) == 0", "x.out < 0"},
+	{quick, "who makes way is counted", "\t\t\t\te.close(x, ReasonEvicted)\n", ""},
+	{quick, "slots in use are listed", "t.used = append(t.used, uint32(hash&t.mask)*ways+uint32(way))", ""},
 	{quick, "CWR is marked", "if tcp&(flagCWR<<8) != 0 {", "if false {"},
 
 	// What comes out.

@@ -4,7 +4,7 @@
 // that must occur exactly once. Sources are not touched; the go command gets the changed file through an overlay. A
 // mutant that survives, that does not compile, or whose text is no longer there is an error, and the exit status is 1.
 //
-// Run it in the root of the module: go run ./internal/mutants [-run text]
+// Run it in the root of the module: go run ./internal/mutants [-run text] [-n]
 package main
 
 import (
@@ -28,14 +28,15 @@ type mutant struct {
 }
 
 func main() {
-	only := flag.String("run", "", "run only mutants whose file or rule contains this")
+	only := flag.String("run", "", "run only mutants whose file or rule contains one of these texts, separated by |")
+	dry := flag.Bool("n", false, "only check that each mutant's text is there, once")
 	flag.Parse()
 	dir, err := os.MkdirTemp("", "mutants")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		os.Exit(1)
 	}
-	failed := runAll(dir, *only)
+	failed := runAll(dir, *only, *dry)
 	os.RemoveAll(dir)
 	if failed {
 		os.Exit(1)
@@ -43,15 +44,15 @@ func main() {
 }
 
 // runAll runs the mutants, prints a line for each, and reports whether one was not killed.
-func runAll(dir, only string) (failed bool) {
+func runAll(dir, only string, dry bool) (failed bool) {
 	killed, total := 0, 0
 	for i, m := range mutants {
-		if !strings.Contains(m.file+" "+m.rule, only) {
+		if !wanted(m, only) {
 			continue
 		}
 		total++
 		start := time.Now()
-		by, err := kill(dir, m)
+		by, err := kill(dir, m, dry)
 		if err != nil {
 			failed = true
 			fmt.Printf("%2d  %-9s %-22s %s: %v\n", i+1, "ERROR", m.file, m.rule, err)
@@ -64,14 +65,27 @@ func runAll(dir, only string) (failed bool) {
 	return failed
 }
 
+// wanted reports whether the mutant is one of those asked for.
+func wanted(m mutant, only string) bool {
+	for text := range strings.SplitSeq(only, "|") {
+		if strings.Contains(m.file+" "+m.rule, text) {
+			return true
+		}
+	}
+	return false
+}
+
 // kill returns the name of the test that fails with the mutant.
-func kill(dir string, m mutant) (string, error) {
+func kill(dir string, m mutant, dry bool) (string, error) {
 	source, err := os.ReadFile(m.file)
 	if err != nil {
 		return "", err
 	}
 	if n := bytes.Count(source, []byte(m.old)); n != 1 {
 		return "", fmt.Errorf("its text occurs %d times", n)
+	}
+	if dry {
+		return "not run", nil
 	}
 	changed := filepath.Join(dir, "changed.go")
 	if err := os.WriteFile(changed, bytes.Replace(source, []byte(m.old), []byte(m.new), 1), 0o600); err != nil {
