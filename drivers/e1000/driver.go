@@ -129,19 +129,13 @@ func (d *device) Info() framework.Info {
 	}
 }
 
-// interrupts are the kinds that the part and the bus have, best first.
-func (d *device) interrupts() (choices []framework.InterruptChoice) {
-	vectors := d.bus.Info().Vectors
-	for _, c := range [...]struct {
-		kind bus.InterruptKind
-		max  int
-	}{{bus.MSIX, maxVectors}, {bus.MSI, 1}, {bus.INTx, 1}} {
-		n := min(vectors[c.kind], c.max)
-		if n > 0 && (c.kind != bus.MSIX || d.chip.msix) {
-			choices = append(choices, framework.InterruptChoice{Kind: c.kind, Vectors: n})
-		}
+// interrupts are the kinds that the part has.
+func (d *device) interrupts() []framework.InterruptChoice {
+	most := [3]int{bus.INTx: 1, bus.MSI: 1}
+	if d.chip.msix {
+		most[bus.MSIX] = maxVectors
 	}
-	return choices
+	return framework.InterruptChoices(d.bus.Info(), most)
 }
 
 // Detach leaves the device reset.

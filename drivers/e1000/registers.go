@@ -40,9 +40,6 @@ const (
 	regRDH      = 0x2810
 	regRDT      = 0x2818
 	regTDBAL    = 0x3800
-	regTDBAH    = 0x3804
-	regTDLEN    = 0x3808
-	regTDH      = 0x3810
 	regTDT      = 0x3818
 	regTXDCTL   = 0x3828
 	regTARC     = 0x3840
@@ -86,9 +83,7 @@ const (
 // Bits of regICR, regICS, regIMS, regIMC and regEIAC.
 const (
 	intTxWritten = 1 << 0
-	intTxEmpty   = 1 << 1
 	intLink      = 1 << 2
-	intRxSeq     = 1 << 3
 	intRxLow     = 1 << 4 // few descriptors left
 	intRxOverrun = 1 << 6
 	intRxTimer   = 1 << 7
@@ -184,7 +179,6 @@ const (
 // PHY registers of IEEE 802.3 clause 22.
 const (
 	phyControl = 0
-	phyID1     = 2
 
 	phyRestart   = 1 << 9
 	phyPowerDown = 1 << 11

@@ -20,14 +20,14 @@ type run struct {
 	cfg     framework.Config
 	rx      []*rxQueue
 	tx      []*txQueue
-	vectors []vector
+	vectors []framework.Vector
 	rctl    uint32
 	totals  []uint64 // of the statistics registers
 }
 
 // Start resets the device and sets it up from nothing. Receive is enabled last.
 func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
-	r := &run{cfg: cfg, vectors: newVectors(&cfg.Interrupts), totals: make([]uint64, len(counters))}
+	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues), totals: make([]uint64, len(counters))}
 	size, err := bufferSize(cfg.Buffers.Size)
 	if err != nil {
 		return framework.Queues{}, err
@@ -266,22 +266,8 @@ func (d *device) Stop(ctx context.Context) error {
 	return d.restart(ctx)
 }
 
-// check tells whether the device can run with s.
-func (d *device) check(s *framework.Settings) error {
-	if extra := s.Features &^ d.Info().Features; extra != 0 {
-		return fmt.Errorf("e1000: %w: %v", framework.ErrUnsupported, extra)
-	}
-	if s.MTU < minMTU || s.MTU > maxMTU {
-		return fmt.Errorf("e1000: %w: MTU %d is not within %d to %d", framework.ErrUnsupported, s.MTU, minMTU, maxMTU)
-	}
-	return nil
-}
-
 // Plan: frame size and RSS are set up with the rings.
 func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
-	if err := d.check(&next); err != nil {
-		return framework.Reset, err
-	}
 	now := &d.run.cfg.Settings
 	if next.MTU != now.MTU || next.RSS.Key != now.RSS.Key || (next.Features^now.Features)&framework.RSSHash != 0 {
 		return framework.Reset, nil
@@ -291,9 +277,6 @@ func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 
 // Apply writes the registers that hold settings.
 func (d *device) Apply(next framework.Settings) error {
-	if err := d.check(&next); err != nil {
-		return err
-	}
 	r := d.run
 	was := r.cfg.Settings
 	r.cfg.Settings = next
@@ -310,17 +293,6 @@ func (d *device) Apply(next framework.Settings) error {
 	return nil
 }
 
-// vectorOf is the vector that a queue interrupts by; one without is served with
-// its partner.
-func vectorOf(own, partner []int, q int) int {
-	for _, v := range [][]int{own, partner} {
-		if q < len(v) && v[q] >= 0 {
-			return v[q]
-		}
-	}
-	return 0
-}
-
 // route says which vector each cause has, and how often one may fire.
 func (d *device) route(plan *framework.VectorPlan) {
 	moderation := uint32(plan.Moderation * 1000 / 256) // in units of 256 ns
@@ -330,12 +302,12 @@ func (d *device) route(plan *framework.VectorPlan) {
 		return
 	}
 	r := d.run
-	ivar := uint32(ivarEachWrite) | (uint32(plan.AdminVector)|ivarValid)<<ivarOther
+	ivar := uint32(ivarEachWrite) | (uint32(max(plan.AdminVector, 0))|ivarValid)<<ivarOther
 	for q := range r.rx {
-		ivar |= (uint32(vectorOf(plan.RxVector, plan.TxVector, q)) | ivarValid) << (ivarRx + 4*q)
+		ivar |= (uint32(plan.Rx(q)) | ivarValid) << (ivarRx + 4*q)
 	}
 	for q := range r.tx {
-		ivar |= (uint32(vectorOf(plan.TxVector, plan.RxVector, q)) | ivarValid) << (ivarTx + 4*q)
+		ivar |= (uint32(plan.Tx(q)) | ivarValid) << (ivarTx + 4*q)
 	}
 	d.write(regIVAR, ivar)
 	d.write(regEIAC, intQueues)

@@ -72,7 +72,7 @@ type run struct {
 	shared       *sharedMemory
 	rx           []*rxQueue
 	tx           []*txQueue
-	vectors      []vector
+	vectors      []framework.Vector
 	features     atomic.Uint32 // framework.Features in force
 	merges       atomic.Bool   // LRO has been on: there may be merged packets
 	statsAtStart [2 * numStats]uint64
@@ -144,21 +144,16 @@ func (d *device) Info() framework.Info {
 	}
 }
 
-// interrupts are the kinds that the device wants and the bus has, best first.
+// interrupts are the kinds that the device wants and those that are less.
 func (d *device) interrupts() []framework.InterruptChoice {
-	var choices []framework.InterruptChoice
-	vectors := d.bus.Info().Vectors
-	for _, c := range [...]struct {
-		kind bus.InterruptKind
-		code uint32
-		max  int
-	}{{bus.MSIX, kindMSIX, maxVectors}, {bus.MSI, kindMSI, 1}, {bus.INTx, kindINTx, 1}} {
-		n := min(vectors[c.kind], c.max)
-		if n > 0 && (d.kind == kindAuto || c.code <= d.kind) {
-			choices = append(choices, framework.InterruptChoice{Kind: c.kind, Vectors: n})
-		}
+	most := [3]int{bus.INTx: 1, bus.MSI: 1, bus.MSIX: maxVectors}
+	if d.kind == kindINTx || d.kind == kindMSI {
+		most[bus.MSIX] = 0
 	}
-	return choices
+	if d.kind == kindINTx {
+		most[bus.MSI] = 0
+	}
+	return framework.InterruptChoices(d.bus.Info(), most)
 }
 
 // Detach leaves the device halted.

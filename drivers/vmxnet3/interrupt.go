@@ -2,47 +2,10 @@ package vmxnet3
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"nicd/bus"
 	"nicd/framework"
 )
-
-// vector is an interrupt vector of a started device.
-type vector struct {
-	cause  framework.Cause // what it can mean; Admin if it carries events
-	masked atomic.Bool
-}
-
-func newVectors(plan *framework.VectorPlan) []vector {
-	v := make([]vector, plan.Vectors)
-	for q, at := range plan.RxVector {
-		if at >= 0 {
-			v[at].cause.Rx |= 1 << q
-		}
-	}
-	for q, at := range plan.TxVector {
-		if at >= 0 {
-			v[at].cause.Tx |= 1 << q
-		} else if q < len(plan.RxVector) && plan.RxVector[q] >= 0 {
-			v[plan.RxVector[q]].cause.Tx |= 1 << q
-		}
-	}
-	v[plan.AdminVector].cause.Admin = true
-	return v
-}
-
-// vectorOf is the vector that queue q interrupts by. A queue without one is
-// served with its partner: there are devices that refuse an index that names
-// nothing.
-func vectorOf(own, partner []int, q int) uint8 {
-	for _, v := range [][]int{own, partner} {
-		if q < len(v) && v[q] >= 0 {
-			return uint8(v[q])
-		}
-	}
-	return 0
-}
 
 // Interrupt acknowledges. Only INTx has to ask the device.
 func (d *device) Interrupt(v int) framework.Cause {
@@ -58,26 +21,25 @@ func (d *device) Interrupt(v int) framework.Cause {
 	}
 	switch d.mask {
 	case maskAuto:
-		vec.masked.Store(true)
+		vec.Fired()
 	case maskActive:
 		d.Mask(v)
 	}
-	cause := vec.cause
+	cause := vec.Cause
 	cause.Admin = cause.Admin && r.shared.driver.load(dsEvents) != 0
 	return cause
 }
 
-// Mask keeps a vector from firing, if the device has not done so by itself.
+// Mask keeps a vector from firing.
 func (d *device) Mask(v int) {
-	if d.run.vectors[v].masked.CompareAndSwap(false, true) {
+	if d.run.vectors[v].Mask() {
 		d.regs.pt.Write32(regIMR+regStride*uint32(v), 1)
 	}
 }
 
-// Unmask lets a vector fire. It always writes: the device may have masked the
-// vector for an interrupt that nobody has seen yet.
+// Unmask lets a vector fire.
 func (d *device) Unmask(v int) {
-	d.run.vectors[v].masked.Store(false)
+	d.run.vectors[v].Unmask()
 	d.regs.pt.Write32(regIMR+regStride*uint32(v), 0)
 }
 

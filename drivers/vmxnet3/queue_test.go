@@ -166,7 +166,7 @@ func (b *bench) one() framework.Packet {
 // buffersOf are the buffers of the descriptors from index to the tail, that is,
 // of those that the device owns.
 func (b *bench) buffersOf(r int, from, n uint32) (bufs []framework.Buffer) {
-	ring := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRing1+8*r:]))
+	ring := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRings+8*r:]))
 	for i := range n {
 		at := (from + i) % testRing
 		addr := binary.LittleEndian.Uint64(ring[16*at:]) - framework.RxOffset - b.run.cfg.Buffers.Addr
@@ -188,8 +188,8 @@ const lroFeatures = framework.RxChecksum | framework.LRO
 func TestReceiveFormat(t *testing.T) {
 	b := newBench(t, framework.RxChecksum)
 	b.post()
-	ring := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRing1:]))
-	body := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRing2:]))
+	ring := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRings:]))
+	body := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRings+8:]))
 	for i := range testRing - 1 {
 		head, tail := binary.LittleEndian.Uint32(ring[16*i+8:]), binary.LittleEndian.Uint32(body[16*i+8:])
 		if head != testBuffer|1<<31 || tail != testBuffer|1<<14|1<<31 {

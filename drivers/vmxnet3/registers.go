@@ -30,30 +30,26 @@ type command uint32
 
 // Commands that do something.
 const (
-	cmdActivate       command = 0xCAFE0000 + iota // result 0 is success
-	cmdQuiesce                                    // no DMA afterwards
-	cmdReset                                      // forgets everything
-	cmdUpdateRxMode                               // read rxMode again
-	cmdUpdateFilters                              // read the multicast table again
-	cmdUpdateVLAN                                 // read the VLAN table again
-	cmdUpdateRSS                                  // read the indirection table again
-	cmdUpdateIML                                  // read the moderation levels again
-	cmdUpdatePM                                   // read the wake-up configuration again
-	cmdUpdateFeatures                             // read uptFeatures again
-	cmdSetRSSFields   command = 0xCAFE0010        // revision 4: from cmdInfo
+	cmdActivate       command = 0xCAFE0000 // result 0 is success
+	cmdQuiesce        command = 0xCAFE0001 // no DMA afterwards
+	cmdReset          command = 0xCAFE0002 // forgets everything
+	cmdUpdateRxMode   command = 0xCAFE0003 // reads the receive mode again
+	cmdUpdateFilters  command = 0xCAFE0004 // the multicast table
+	cmdUpdateVLAN     command = 0xCAFE0005 // the VLAN table
+	cmdUpdateRSS      command = 0xCAFE0006 // the indirection table
+	cmdUpdateFeatures command = 0xCAFE0009 // dsFeatures
+	cmdSetRSSFields   command = 0xCAFE0010 // revision 4: from dsCommandInfo
 )
 
 // Commands that ask something.
 const (
-	cmdQueueStatus command = 0xF00D0000 + iota // fills in the queues' status
-	cmdStats                                   // fills in the queues' statistics
-	cmdLink                                    // bit 0: up; 31:16: Mbit/s
-	cmdPermMACLow                              // bytes 0 to 3
-	cmdPermMACHigh                             // bytes 4 and 5
-	cmdDeviceIDLow
-	cmdDeviceIDHigh
-	cmdExtraInfo     // bit 0: passed through to hardware (UPT)
-	cmdConfInterrupt // bits 1:0 kind, 3:2 how vectors are masked
+	cmdQueueStatus   command = 0xF00D0000 // fills in the queues' status
+	cmdStats         command = 0xF00D0001 // fills in the queues' statistics
+	cmdLink          command = 0xF00D0002 // bit 0: up; 31:16: Mbit/s
+	cmdPermMACLow    command = 0xF00D0003 // bytes 0 to 3
+	cmdPermMACHigh   command = 0xF00D0004 // bytes 4 and 5
+	cmdExtraInfo     command = 0xF00D0007 // bit 0: passed through to hardware (UPT)
+	cmdConfInterrupt command = 0xF00D0008 // bits 1:0 kind, 3:2 how vectors are masked
 )
 
 // Answer of cmdLink.

@@ -22,7 +22,6 @@ const (
 	dsFeatures      = 24 // u64
 	dsDriverData    = 32 // u64, unused: all ones
 	dsQueues        = 40 // u64, address of the queue descriptors
-	dsDriverDataLen = 48
 	dsQueuesLen     = 52
 	dsMTU           = 56
 	dsMaxRxSG       = 60 // u16, most receive descriptors of a packet
@@ -71,8 +70,6 @@ const (
 	eventRxQueue = 1 << iota // a receive queue has stopped
 	eventTxQueue             // a transmit queue has stopped
 	eventLink                // the link has changed
-	eventChange              // the device's implementation has changed
-	eventDebug
 )
 
 // Offsets in a queue descriptor, of either kind unless named after one.
@@ -82,12 +79,10 @@ const (
 	qdRxBell      = 0 // receive: low byte set if the device wants bells
 	qdTxRing      = 16
 	qdTxComp      = 32
-	qdRxRing1     = 16
-	qdRxRing2     = 24
+	qdRxRings     = 16 // ring 2 eight on
 	qdRxComp      = 32
 	qdDriverData  = 40
-	qdSize1       = 56 // transmit: ring; receive: ring 1
-	qdSize2       = 60 // transmit: data ring; receive: ring 2
+	qdSize        = 56 // receive: ring 2 four on
 	qdCompSize    = 64
 	qdVector      = 72 // u8
 	qdStopped     = 80 // u8
@@ -183,9 +178,10 @@ func (s *sharedMemory) fill(cfg *framework.Config, mask maskMode) {
 	if mask == maskAuto {
 		d.put8(dsAutoMask, 1)
 	}
-	d.put8(dsVectors, uint8(plan.Vectors))
-	d.put8(dsEventVector, uint8(plan.AdminVector))
-	for v := range plan.Vectors {
+	vectors := max(plan.Vectors, 1) // a device that is polled names one, and keeps it off
+	d.put8(dsVectors, uint8(vectors))
+	d.put8(dsEventVector, uint8(max(plan.AdminVector, 0)))
+	for v := range vectors {
 		d.put8(dsModeration+v, moderationLevel(plan.Moderation))
 	}
 	d.put32(dsIntrControl, intrDisable)

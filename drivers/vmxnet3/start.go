@@ -14,7 +14,7 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 	if err := d.check(&cfg.Settings); err != nil {
 		return framework.Queues{}, err
 	}
-	r := &run{cfg: cfg, vectors: newVectors(&cfg.Interrupts)}
+	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues)}
 	r.features.Store(uint32(cfg.Features))
 	r.merges.Store(cfg.Features.Has(framework.LRO))
 	if err := d.build(r); err != nil {
@@ -38,7 +38,7 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 func (d *device) settle() {
 	r := d.run
 	for v := range r.vectors {
-		d.Mask(v)
+		d.regs.pt.Write32(regIMR+regStride*uint32(v), 1)
 	}
 	d.regs.setMAC(r.cfg.MAC)
 	if d.revision >= 4 && r.cfg.Features.Has(framework.RSSHash) {
@@ -47,7 +47,9 @@ func (d *device) settle() {
 	}
 	d.applyFilters(&r.cfg.Filters, r.cfg.Features)
 	d.readStats(&r.statsAtStart)
-	r.shared.driver.put32(dsIntrControl, 0)
+	if len(r.vectors) > 0 {
+		r.shared.driver.put32(dsIntrControl, 0)
+	}
 }
 
 // Stop ends DMA and makes the device forget the memory that goes away now.
@@ -61,14 +63,11 @@ func (d *device) Stop(context.Context) error {
 	return nil
 }
 
-// check tells whether the device can run with s.
+// check tells whether the device can run with s, which keeps to Info.
 func (d *device) check(s *framework.Settings) error {
 	if s.Features.Has(framework.LRO) && !s.Features.Has(framework.RxChecksum) {
 		// The sums of merged packets are stale: only the verdict is good.
 		return fmt.Errorf("vmxnet3: %w: lro without rx-csum", framework.ErrUnsupported)
-	}
-	if s.MTU < minMTU || s.MTU > maxMTU {
-		return fmt.Errorf("vmxnet3: %w: MTU %d is not within %d to %d", framework.ErrUnsupported, s.MTU, minMTU, maxMTU)
 	}
 	return nil
 }
@@ -185,9 +184,9 @@ func (d *device) newTxQueue(r *run, index int) (*txQueue, error) {
 	desc.put64(qdTxRing, mem.Addr)
 	desc.put64(qdTxComp, comp.Addr)
 	desc.put64(qdDriverData, ^uint64(0))
-	desc.put32(qdSize1, uint32(n))
+	desc.put32(qdSize, uint32(n))
 	desc.put32(qdCompSize, uint32(n))
-	desc.put8(qdVector, vectorOf(r.cfg.Interrupts.TxVector, r.cfg.Interrupts.RxVector, index))
+	desc.put8(qdVector, uint8(r.cfg.Interrupts.Tx(index)))
 	return q, nil
 }
 
@@ -213,8 +212,8 @@ func (d *device) newRxQueue(r *run, index int) (*rxQueue, error) {
 		if q.rings[i], err = newRxRing(mem, n, r.cfg.Buffers); err != nil {
 			return nil, err
 		}
-		desc.put64(qdRxRing1+8*i, mem.Addr)
-		desc.put32(qdSize1+4*i, uint32(n))
+		desc.put64(qdRxRings+8*i, mem.Addr)
+		desc.put32(qdSize+4*i, uint32(n))
 	}
 	q.rings[1].flags |= rxBody
 	comp, err := d.dma.Alloc(2*n*descSize, ringAlign)
@@ -227,7 +226,7 @@ func (d *device) newRxQueue(r *run, index int) (*rxQueue, error) {
 	desc.put64(qdRxComp, comp.Addr)
 	desc.put64(qdDriverData, ^uint64(0))
 	desc.put32(qdCompSize, uint32(2*n))
-	desc.put8(qdVector, vectorOf(r.cfg.Interrupts.RxVector, r.cfg.Interrupts.TxVector, index))
+	desc.put8(qdVector, uint8(r.cfg.Interrupts.Rx(index)))
 	return q, nil
 }
 

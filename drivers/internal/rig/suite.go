@@ -37,6 +37,7 @@ func Suite(t *testing.T, make Make) {
 		{"Interrupts", testInterrupts},
 		{"LinkChange", testLinkChange},
 		{"Settings", testSettings},
+		{"Polled", testPolled},
 		{"Restart", testRestart},
 		{"Unplugged", testUnplugged},
 	} {
@@ -518,13 +519,6 @@ func testSettings(t *testing.T, make Make) {
 			n.RoundTrip()
 		}
 	}
-	for _, mtu := range []int{n.Info.MaxMTU + 1, n.Info.MinMTU - 1} {
-		next := n.Config.Settings
-		next.MTU = mtu
-		if _, err := n.Device.Plan(next); err == nil {
-			t.Errorf("MTU %d is possible", mtu)
-		}
-	}
 	for _, f := range []framework.Features{framework.TxChecksum, framework.TSO4, framework.LRO, framework.VLANStrip | framework.VLANInsert} {
 		if !n.Info.Features.Has(f) {
 			continue
@@ -534,6 +528,14 @@ func testSettings(t *testing.T, make Make) {
 		n.Apply(framework.Live, func(s *framework.Settings) { s.Features |= f })
 		n.RoundTrip()
 	}
+}
+
+// testPolled runs without any interrupt.
+func testPolled(t *testing.T, make Make) {
+	n := make(t, NetOptions{Options: Options{Config: func(c *framework.Config) {
+		c.Interrupts = framework.VectorPlan{AdminVector: -1}
+	}}})
+	n.RoundTrip()
 }
 
 // testRestart starts and stops often, at times with packets under way.
