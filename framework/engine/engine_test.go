@@ -633,7 +633,7 @@ func conservation(t *testing.T, seed uint64) {
 	})
 	r.up.record = false
 	r.start()
-	streams := newStreams()
+	streams, ring := newStreams(), r.plan.RxDescriptors
 	for i := range 3000 {
 		q := rnd.IntN(2)
 		switch rnd.IntN(14) {
@@ -702,7 +702,7 @@ func conservation(t *testing.T, seed uint64) {
 			p.RxBudget = 1 + rnd.IntN(100)
 			p.RxDescriptors = 64 + rnd.IntN(400)
 			if rnd.IntN(2) == 0 {
-				p.RxDescriptors = r.e.plan.RxDescriptors
+				p.RxDescriptors = ring
 			}
 			r.dev.mu.Lock()
 			r.dev.effect = framework.Effect(rnd.IntN(3))
@@ -710,6 +710,7 @@ func conservation(t *testing.T, seed uint64) {
 			if _, err := r.e.Change(context.Background(), p); err != nil {
 				t.Fatalf("seed %d, step %d: %v", seed, i, err)
 			}
+			ring = p.RxDescriptors
 		}
 	}
 	r.finish()
