@@ -8,6 +8,8 @@ type Port struct {
 	end  End
 	line atomic.Pointer[line] // what goes wrong with frames from here; nil if nothing ever did
 
+	off atomic.Bool // disconnected
+
 	// Of Send, whose calls do not overlap.
 	cut int // segments of the first frame that the peer has taken already
 	seg Segmenter
@@ -68,7 +70,7 @@ func (p *Port) Send(frames []Frame) int {
 }
 
 func (p *Port) send(frames []Frame) int {
-	if p.wire.down.Load() {
+	if p.wire.down.Load() || p.off.Load() {
 		p.Abandon()
 		p.stats.linkDown.Add(uint64(len(frames)))
 		return len(frames)

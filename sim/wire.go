@@ -79,6 +79,28 @@ func (w *Wire) Connect(e End) *Port {
 	return p
 }
 
+// Disconnect takes a port's end off the wire: its link goes down, what it sends
+// is lost, and nothing more is sent to it once its peers' calls of Send that are
+// under way have returned.
+func (w *Wire) Disconnect(p *Port) {
+	w.mu.Lock()
+	var ports []*Port
+	for _, q := range *w.ports.Load() {
+		if q != p {
+			ports = append(ports, q)
+		}
+	}
+	w.ports.Store(&ports)
+	p.off.Store(true)
+	w.mu.Unlock()
+	p.close()
+	p.end.SetLink(false)
+	p.resume()
+	for _, q := range ports {
+		q.resume() // if it waited for p
+	}
+}
+
 // SetLink takes the link down, or up again, at all ends. What is sent while it
 // is down is lost.
 func (w *Wire) SetLink(up bool) {

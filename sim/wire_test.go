@@ -78,6 +78,31 @@ func TestLinkDown(t *testing.T) {
 	}
 }
 
+func TestDisconnect(t *testing.T) {
+	w := NewWire(WireOptions{})
+	defer w.Close()
+	a, b := NewTester(w, Wants{}), NewTester(w, Wants{})
+	b.Limit = 1
+	done := make(chan error, 1)
+	go func() { done <- a.Send(t.Context(), numbered(0), numbered(1), numbered(2)) }()
+	collect(t, b, 1)
+	w.Disconnect(b.Port())
+	if err := <-done; err != nil { // nobody is left who could pause it
+		t.Fatal(err)
+	}
+	b.Drain()
+	sendNumbered(t, a, 3)
+	sendNumbered(t, b, 3)
+	if a.Drain()+b.Drain() != 0 || b.Link() || !a.Link() || b.Port().Stats().LinkDown != 3 {
+		t.Error("still connected")
+	}
+	c := NewTester(w, Wants{})
+	sendNumbered(t, a, 3)
+	if c.Drain() != 3 {
+		t.Error("the next end gets nothing")
+	}
+}
+
 func TestLinkDownEndsAPause(t *testing.T) {
 	w := NewWire(WireOptions{})
 	defer w.Close()

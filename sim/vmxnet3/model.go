@@ -82,7 +82,11 @@ func (m *Model) Connect(h *sim.Host) {
 func (m *Model) Doorbells() []bus.DoorbellRange { return doorbells }
 
 // Plug implements sim.End.
-func (m *Model) Plug(p *sim.Port) { m.port = p }
+func (m *Model) Plug(p *sim.Port) {
+	m.lock()
+	defer m.unlock()
+	m.port = p
+}
 
 // Wants implements sim.End: with LRO on, TSO frames are taken whole.
 func (m *Model) Wants() sim.Wants { return sim.Wants{Segment: m.lro.Load()} }

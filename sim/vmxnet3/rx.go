@@ -84,13 +84,13 @@ func (m *Model) Receive(frames []sim.Frame, pause bool) int {
 // it, and returns how many; none if it has to wait for descriptors.
 func (r *receiver) receive(frames []sim.Frame, pause bool) int {
 	p, f := &r.packet, &frames[0]
+	if f.Flags&sim.Segment != 0 && !r.m.lro.Load() {
+		return r.receiveCut(f)
+	}
 	p.read(f)
 	vid := uint16(0)
 	if p.h.VLAN {
 		vid = binary.BigEndian.Uint16(p.hdr[14:]) & 0xfff
-	}
-	if f.Flags&sim.Segment != 0 && !r.m.lro.Load() {
-		return r.receiveCut(f)
 	}
 	if f.Len < sim.EthernetHeaderLen || !r.filter.accepts(p.hdr, vid) {
 		return 1
