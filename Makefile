@@ -1,0 +1,35 @@
+# make test is the test command; the rest is convenience.
+
+GO ?= go
+
+.PHONY: all build test lint setup generate bench clean
+
+all: build
+
+build: ## the daemon and the plugins, static
+	CGO_ENABLED=0 $(GO) build -trimpath -o bin/ ./cmd/...
+
+setup:
+	@sh .ci/setup
+
+test: setup lint ## all tests with the race detector; says how many ran
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) build ./...
+	CGO_ENABLED=0 GOARCH=amd64 $(GO) build ./...
+	@$(GO) test -race -timeout 15m -json ./... | $(GO) run ./internal/testsum
+
+# vet finds mistakes; staticcheck finds more of them and code that nobody uses.
+# Style is gofmt's and the reviewer's business. Which package may import which,
+# and where unsafe may be used, is a test (internal/rooms).
+lint:
+	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "run gofmt -w on these"; exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+
+generate: ## after a change of a .proto file; needs protoc and its Go plugins
+	$(GO) generate ./proto/...
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./lro ./gso ./framework/... ./bus/... ./sim/...
+
+clean:
+	rm -rf bin
