@@ -33,6 +33,19 @@ type PortNeeds struct {
 	// ExactSegments: a coalesced packet whose SegmentSize is unknown is of no
 	// use to the port, because it sends packets on.
 	ExactSegments bool
+	// Promiscuous and AllMulticast: the port answers for more addresses than the
+	// interface's own and broadcast; the device's filters have to let those pass.
+	Promiscuous, AllMulticast bool
+}
+
+// SettingsFollower is a Port that shows its interface's settings to somebody
+// else: the MTU and the address of a Linux interface, say.
+type SettingsFollower interface {
+	// SettingsChanged says that Interface.Settings gives other answers than
+	// before. It is called after Attach only, by one goroutine at a time, and may
+	// take as long as a system call does. An error says what could not follow;
+	// the interface's settings hold all the same.
+	SettingsChanged() error
 }
 
 // Interface is what a port sees below it.

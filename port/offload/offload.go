@@ -1,0 +1,184 @@
+// Package offload turns what is known of a received packet into what has to be
+// done to a sent one: a coalesced packet becomes one to be segmented, a checksum
+// that somebody vouches for becomes one to be filled in.
+//
+// What lives here are the rules that every port needs that hands packets on, to
+// the kernel or to another interface. They edit headers in place; payload is
+// neither read nor copied. What does not live here: cutting packets (package gso
+// and the engine) and deciding who coalesces (package framework).
+package offload
+
+import (
+	"encoding/binary"
+
+	"nicd/framework"
+	"nicd/gso"
+	"nicd/internal/checksum"
+)
+
+// Headers as far as they are edited here.
+const (
+	etherLen = 14
+
+	ipv4LengthAt    = 2 // RFC 791 section 3.1
+	ipv4ChecksumAt  = 10
+	ipv4AddressesAt = 12
+	ipv4ProtocolAt  = 9
+	ipv6LengthAt    = 4 // RFC 8200 section 3
+	ipv6HeaderLen   = 40
+	ipv6NextAt      = 6
+	ipv6AddressesAt = 8
+
+	protocolTCP   = 6
+	tcpFlagsAt    = 13
+	tcpCWR        = 0x80
+	tcpChecksumAt = 16 // RFC 9293 section 3.1
+	udpChecksumAt = 6  // RFC 768
+)
+
+// CWR tells whether the TCP header at offset l4 has CWR set.
+func CWR(frame []byte, l4 uint16) bool {
+	at := int(l4) + tcpFlagsAt
+	return at < len(frame) && frame[at]&tcpCWR != 0
+}
+
+// Result says what became of a packet.
+type Result uint8
+
+// Results.
+const (
+	Plain     Result = iota // nothing was to be done
+	Turned                  // it is to be segmented, or its checksum to be filled in
+	Estimated               // as Turned, with a segment size that is a guess
+	Opaque                  // it was coalesced, but its headers make no sense
+)
+
+// received are the flags that only a received packet has.
+const received = framework.ChecksumVerified | framework.ChecksumBad | framework.Coalesced | framework.SoftwareCoalesced
+
+// Turn makes a received packet into one to be sent. first is the packet's first
+// fragment, which holds all headers, and is the caller's to write; mtu is that of
+// the link that the packet came over.
+//
+// A coalesced packet gets the lengths and checksums that segmentation needs: the
+// device leaves the TCP checksum of one segment in it, and nothing may rely on
+// the IP header's. If the device did not tell the segments' size, the largest
+// that fits mtu is taken, as Linux's vmxnet3 driver does (drivers/net/vmxnet3,
+// "hw lro"): no segment is then larger than those that arrived could be, but the
+// cuts are elsewhere.
+//
+// A checksum that was left to be filled in stays so. Flags that mean nothing on
+// the way down are cleared.
+func Turn(p *framework.Packet, first []byte, mtu int) Result {
+	was := p.Flags
+	p.Flags &^= received
+	switch {
+	case was&framework.SoftwareCoalesced != 0:
+		segment(p)
+		return Turned
+	case was&framework.Coalesced != 0:
+		return turnCoalesced(p, first, mtu)
+	case was&framework.ChecksumPartial != 0:
+		return Turned
+	}
+	p.Segments, p.SegmentSize = 0, 0
+	return Plain
+}
+
+// segment asks for segmentation if the packet is more than one segment.
+func segment(p *framework.Packet) {
+	if p.Len-uint32(p.HeaderLen) > uint32(p.SegmentSize) {
+		p.Flags |= framework.Segment
+		return
+	}
+	p.Segments, p.SegmentSize = 0, 0
+}
+
+func turnCoalesced(p *framework.Packet, first []byte, mtu int) Result {
+	h, err := gso.Parse(first)
+	if err != nil || int(h.L4Offset)+tcpChecksumAt+2 > int(h.HeaderLen) {
+		p.Segments, p.SegmentSize = 0, 0
+		return Opaque // UDP has no such place: what a device merges is TCP
+	}
+	p.HeaderLen = h.HeaderLen
+	setLength(p, first, h.L3Offset)
+	seed(p, first, &h, int(p.Len)-int(h.L4Offset))
+	p.Flags |= framework.TCP
+	result := Turned
+	if p.SegmentSize == 0 {
+		p.SegmentSize = estimate(p, h.L3Offset, mtu)
+		result = Estimated
+	}
+	segment(p)
+	return result
+}
+
+// estimate is the most payload that a segment of a packet can have had.
+func estimate(p *framework.Packet, l3 uint16, mtu int) uint16 {
+	return uint16(max(mtu-int(p.HeaderLen-l3), 1))
+}
+
+// setLength writes the IP header's length, and IPv4's checksum.
+func setLength(p *framework.Packet, first []byte, l3 uint16) {
+	ip := first[l3:]
+	length := p.Len - uint32(l3)
+	if ip[0]>>4 == 6 {
+		p.Flags = p.Flags&^framework.IPv4 | framework.IPv6
+		binary.BigEndian.PutUint16(ip[ipv6LengthAt:], uint16(length-ipv6HeaderLen))
+		return
+	}
+	p.Flags = p.Flags&^framework.IPv6 | framework.IPv4
+	binary.BigEndian.PutUint16(ip[ipv4LengthAt:], uint16(length))
+	binary.BigEndian.PutUint16(ip[ipv4ChecksumAt:], 0)
+	header := ip[:int(ip[0]&15)*4]
+	binary.BigEndian.PutUint16(ip[ipv4ChecksumAt:], ^checksum.Sum(header))
+}
+
+// seed writes the pseudo-header's sum, with length, into the layer-4 checksum
+// field and asks for the rest.
+func seed(p *framework.Packet, first []byte, h *gso.Params, length int) {
+	ip := first[h.L3Offset:]
+	var protocol uint8
+	var sum uint16
+	if ip[0]>>4 == 6 {
+		protocol = ip[ipv6NextAt]
+		sum = checksum.Pseudo6(ip[ipv6AddressesAt:ipv6HeaderLen], protocol, length)
+	} else {
+		protocol = ip[ipv4ProtocolAt]
+		sum = checksum.Pseudo4(ip[ipv4AddressesAt:ipv4AddressesAt+8], protocol, length)
+	}
+	p.ChecksumStart, p.ChecksumOffset = h.L4Offset, tcpChecksumAt
+	if protocol != protocolTCP {
+		p.ChecksumOffset = udpChecksumAt
+	}
+	binary.BigEndian.PutUint16(first[p.ChecksumStart+p.ChecksumOffset:], sum)
+	p.Flags |= framework.ChecksumPartial
+}
+
+// Vouch makes the verified checksum of an ordinary TCP or UDP packet one to be
+// filled in, which says the same to a receiver that has no other way to be told:
+// the checksum need not be looked at. It must come before Turn. Packets that are
+// not of that kind, or have bytes behind the IP packet, stay as they are.
+func Vouch(p *framework.Packet, first []byte) {
+	const not = framework.Coalesced | framework.SoftwareCoalesced | framework.ChecksumPartial
+	if p.Flags&framework.ChecksumVerified == 0 || p.Flags&not != 0 {
+		return
+	}
+	h, err := gso.Parse(first)
+	if err != nil {
+		return
+	}
+	ip := first[h.L3Offset:]
+	length := int(binary.BigEndian.Uint16(ip[ipv4LengthAt:]))
+	if ip[0]>>4 == 6 {
+		length = ipv6HeaderLen + int(binary.BigEndian.Uint16(ip[ipv6LengthAt:]))
+	}
+	if int(h.L3Offset)+length != int(p.Len) {
+		return
+	}
+	at := h.L4Offset + udpChecksumAt
+	if ip[0]>>4 == 4 && h.HeaderLen == h.L4Offset+8 && binary.BigEndian.Uint16(first[at:]) == 0 {
+		return // UDP without a checksum has none to fill in
+	}
+	seed(p, first, &h, length-int(h.L4Offset-h.L3Offset))
+}
