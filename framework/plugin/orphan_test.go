@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 
@@ -13,20 +14,27 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
+// envAsNicd has the directory for sockets.
+const envAsNicd = "NICD_TEST_AS_NICD"
+
 const pidPrefix = "plugin pid "
 
 // TestAsNicd is not a test but the nicd of TestPluginEndsWithNicd.
 func TestAsNicd(t *testing.T) {
-	if os.Getenv("NICD_TEST_AS_NICD") == "" {
+	dir := os.Getenv(envAsNicd)
+	if dir == "" {
 		t.Skip("run by TestPluginEndsWithNicd")
 	}
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := Start(t.Context(), Options{Path: exe, Env: []string{envMode + "=good"}, Log: zerolog.Nop(), SocketDir: t.TempDir()})
+	p, err := Start(t.Context(), Options{Path: exe, Env: []string{envMode + "=good"}, Log: zerolog.Nop(), SocketDir: dir})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(p.socketDir, "*")); len(left) > 0 {
+		t.Fatalf("files in the file system: %v", left)
 	}
 	fmt.Printf("%s%d\n", pidPrefix, p.PID())
 	<-p.Died()

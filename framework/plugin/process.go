@@ -16,6 +16,7 @@ import (
 	goplugin "github.com/hashicorp/go-plugin"
 	goplugin_runner "github.com/hashicorp/go-plugin/runner"
 	"github.com/rs/zerolog"
+	"google.golang.org/grpc"
 
 	"nicd/proto/driverpb"
 )
@@ -158,6 +159,7 @@ func (p *Process) launch(ctx context.Context, o Options, exe, theirs *os.File) e
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
 		StartTimeout:     o.StartTimeout,
+		GRPCDialOptions:  []grpc.DialOption{grpc.WithIdleTimeout(0)}, // it could not connect again
 		Logger:           hclog.NewNullLogger(),
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.socketDir},
 		SyncStdout:       lineWriter{p.proc.stdout},
@@ -188,6 +190,9 @@ func (p *Process) launch(ctx context.Context, o Options, exe, theirs *os.File) e
 	if err := p.describe(ctx); err != nil {
 		return err
 	}
+	// The one connection is made; its name has no more use, and would be left
+	// behind if nicd were killed.
+	os.RemoveAll(p.socketDir)
 	go p.finish()
 	return nil
 }
@@ -277,7 +282,6 @@ func (p *Process) finish() {
 	close(p.died)
 	p.control.Close()
 	p.client.Kill() // only cleans up: the process is gone
-	os.RemoveAll(p.socketDir)
 	close(p.finished)
 }
 

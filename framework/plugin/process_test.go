@@ -270,8 +270,13 @@ func TestPluginEndsWithNicd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	dir, err := os.MkdirTemp("", "np")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
 	nicd := exec.Command(exe, "-test.run=^TestAsNicd$", "-test.v")
-	nicd.Env = append(os.Environ(), "NICD_TEST_AS_NICD=1")
+	nicd.Env = append(os.Environ(), envAsNicd+"="+dir)
 	out, err := nicd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -286,4 +291,7 @@ func TestPluginEndsWithNicd(t *testing.T) {
 	nicd.Process.Kill()
 	nicd.Wait()
 	eventually(t, "the plugin is alive", func() bool { return dead(pid) })
+	if left, _ := os.ReadDir(dir); len(left) > 0 {
+		t.Errorf("files left: %v", left)
+	}
 }
