@@ -1,6 +1,9 @@
 package e1000
 
-import "nicd/framework"
+import (
+	"nicd/bus"
+	"nicd/framework"
+)
 
 // counter is a statistics register, which clears when it is read and stops at its
 // maximum. A wide one is two registers, the low one of which is read first.
@@ -66,7 +69,7 @@ func (d *device) addStats(totals []uint64) {
 // ReadCounters reports what has been counted since Start.
 func (d *device) ReadCounters(dst []uint64) error {
 	if d.gone() {
-		return d.fail("statistics")
+		return d.fail(bus.ErrGone)
 	}
 	d.addStats(d.run.totals)
 	copy(dst, d.run.totals)

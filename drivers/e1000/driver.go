@@ -16,6 +16,7 @@ package e1000
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -53,7 +54,9 @@ type device struct {
 	log    zerolog.Logger
 	mac    framework.MAC // permanent
 	last   framework.Link
-	run    *run // nil while stopped
+	// run is of the last Start: interrupts may look at it until Stop has returned.
+	run     *run
+	running bool
 }
 
 // Attach resets the device and reads its EEPROM.
@@ -84,8 +87,21 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 	return d, nil
 }
 
-// restart brings the device into its power-on state, the way it wants that.
+// nvmReload is how long a part takes after a reset to load what its EEPROM says
+// into registers, over what someone has written to them (FreeBSD e1000_82540.c).
+const nvmReload = 5 * time.Millisecond
+
+// restart brings the device into its power-on state, ready to be set up.
 func (d *device) restart(ctx context.Context) error {
+	if err := d.quiet(ctx); err != nil {
+		return err
+	}
+	time.Sleep(nvmReload)
+	return nil
+}
+
+// quiet resets the device, the way it wants that, so that it does nothing more.
+func (d *device) quiet(ctx context.Context) error {
 	if err := bus.EnableMaster(d.bus); err != nil {
 		return fmt.Errorf("e1000: %w", err)
 	}
@@ -143,7 +159,7 @@ func (d *device) Detach() error {
 	if d.gone() {
 		return nil
 	}
-	return d.restart(context.Background())
+	return d.quiet(context.Background())
 }
 
 // Link reads the status register.

@@ -2,6 +2,7 @@ package e1000
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,11 +23,13 @@ func (h *hardware) set(reg, bits uint32)    { h.write(reg, h.read(reg)|bits) }
 func (h *hardware) clear(reg, bits uint32)  { h.write(reg, h.read(reg)&^bits) }
 func (h *hardware) gone() bool              { return h.read(regSTATUS) == bus.Gone }
 func queueReg(reg uint32, queue int) uint32 { return reg + queueStride*uint32(queue) }
-func (h *hardware) fail(what string) error {
+
+// fail is the error of a device that did not do what it should, or is gone.
+func (h *hardware) fail(what error) error {
 	if h.gone() {
-		return fmt.Errorf("e1000: %s: %w", what, bus.ErrGone)
+		what = bus.ErrGone
 	}
-	return fmt.Errorf("e1000: %w: %s", framework.ErrDevice, what)
+	return fmt.Errorf("e1000: %w: %w", framework.ErrDevice, what)
 }
 
 // Registers are polled this often and for this long, which is ten times what any
@@ -68,7 +71,7 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 		h.set(regCTRL, ctrlRST)
 	}
 	if _, ok := h.poll(regCTRL, ctrlRST, 0); !ok {
-		return h.fail("reset does not end")
+		return h.fail(errors.New("reset does not end"))
 	}
 	if h.read(regRCTL)&rctlEN != 0 {
 		h.clear(regRCTL, rctlEN)
@@ -100,13 +103,32 @@ func (h *hardware) nvm(word uint32) (uint16, error) {
 	h.write(regEERD, eerdStart|word<<h.chip.eerdAddr)
 	v, ok := h.poll(regEERD, h.chip.eerdDone, h.chip.eerdDone)
 	if !ok {
-		return 0, h.fail("EEPROM does not answer")
+		return 0, h.fail(errNVM)
 	}
 	return uint16(v >> eerdDataShift), nil
 }
 
-// permanentMAC reads the address from the EEPROM, whose sum has to be right.
-func (h *hardware) permanentMAC() (mac framework.MAC, err error) {
+var errNVM = errors.New("EEPROM does not answer")
+
+// permanentMAC is the address that the device was born with.
+func (h *hardware) permanentMAC() (framework.MAC, error) {
+	mac, err := h.nvmMAC()
+	if !errors.Is(err, errNVM) {
+		return mac, err
+	}
+	// Some parts have no EERD (the 82544). They too load the address by
+	// themselves when they are reset.
+	low, high := h.read(regRAL), h.read(regRAH)
+	if high&rahValid == 0 {
+		return mac, err
+	}
+	binary.LittleEndian.PutUint32(mac[:], low)
+	binary.LittleEndian.PutUint16(mac[4:], uint16(high))
+	return mac, nil
+}
+
+// nvmMAC reads the address from the EEPROM, whose sum has to be right.
+func (h *hardware) nvmMAC() (mac framework.MAC, err error) {
 	var sum uint16
 	for i := range uint32(nvmWords) {
 		w, err := h.nvm(i)
@@ -119,7 +141,7 @@ func (h *hardware) permanentMAC() (mac framework.MAC, err error) {
 		sum += w
 	}
 	if sum != nvmSum {
-		return mac, h.fail(fmt.Sprintf("EEPROM sum is %#x, not %#x", sum, nvmSum))
+		return mac, h.fail(fmt.Errorf("EEPROM sum is %#x, not %#x", sum, nvmSum))
 	}
 	return mac, nil
 }
@@ -129,7 +151,7 @@ func (h *hardware) phy(op, reg, v uint32) (uint16, error) {
 	h.write(regMDIC, op|mdicPHY|reg<<mdicRegShift|v)
 	got, ok := h.poll(regMDIC, mdicReady, mdicReady)
 	if !ok || got&mdicError != 0 {
-		return 0, h.fail(fmt.Sprintf("PHY register %d", reg))
+		return 0, h.fail(fmt.Errorf("PHY register %d", reg))
 	}
 	return uint16(got), nil
 }
@@ -149,7 +171,7 @@ func (h *hardware) wakePHY() error {
 func (h *hardware) link() (framework.Link, error) {
 	s := h.read(regSTATUS)
 	if s == bus.Gone {
-		return framework.Link{}, h.fail("status")
+		return framework.Link{}, h.fail(bus.ErrGone)
 	}
 	return framework.Link{
 		Up:         s&statusLU != 0,

@@ -42,6 +42,10 @@ func (d *device) Interrupt(v int) framework.Cause {
 	if others := icr &^ intQueues; others != 0 {
 		d.write(regICR, others)
 	}
+	if queues := icr & intQueues; queues != 0 {
+		// The read may have cleared what had not fired yet (Linux e1000e).
+		d.write(regICS, queues)
+	}
 	return cause
 }
 

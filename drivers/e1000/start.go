@@ -51,9 +51,9 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 	}
 	d.applyFilters()
 	if d.gone() {
-		d.run = nil
-		return framework.Queues{}, d.fail("start")
+		return framework.Queues{}, d.fail(bus.ErrGone)
 	}
+	d.running = true
 	return r.queues(), nil
 }
 
@@ -256,14 +256,14 @@ func (r *run) queues() (qs framework.Queues) {
 
 // Stop resets the device, which ends DMA. One that is gone does none.
 func (d *device) Stop(ctx context.Context) error {
-	if d.run == nil {
+	if !d.running {
 		return nil
 	}
-	d.run = nil
+	d.running = false
 	if d.gone() {
 		return nil
 	}
-	return d.restart(ctx)
+	return d.quiet(ctx)
 }
 
 // Plan: frame size and RSS are set up with the rings.

@@ -63,7 +63,8 @@ type device struct {
 	mode     string
 	kind     uint32 // of interrupt, as the device wants it
 	mask     maskMode
-	run      *run // nil while stopped
+	run      *run // of the last Start: interrupts may look at it until Stop has returned
+	running  bool
 }
 
 // run is what a device has from Start to Stop.

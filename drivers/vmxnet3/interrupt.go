@@ -49,11 +49,10 @@ func (d *device) Admin() framework.Events {
 	if d.regs.gone() {
 		return framework.Events{Gone: true, Reason: "device does not answer"}
 	}
-	r := d.run
 	var e framework.Events
-	if r != nil {
+	if d.running {
 		d.events(&e)
-		r.brokenQueues(&e)
+		d.run.brokenQueues(&e)
 	}
 	if m := d.currentMode(); m != d.mode {
 		d.log.Info().Str("was", d.mode).Str("is", m).Msg("device changed its mode")

@@ -74,22 +74,24 @@ const (
 
 // Offsets in a queue descriptor, of either kind unless named after one.
 const (
-	qdTxDeferred  = 0 // transmit: packets not announced by a bell
-	qdTxThreshold = 4 // transmit: how many the device is content with
-	qdRxBell      = 0 // receive: low byte set if the device wants bells
-	qdTxRing      = 16
-	qdTxComp      = 32
-	qdRxRings     = 16 // ring 2 eight on
-	qdRxComp      = 32
-	qdDriverData  = 40
-	qdSize        = 56 // receive: ring 2 four on
-	qdCompSize    = 64
-	qdVector      = 72 // u8
-	qdStopped     = 80 // u8
-	qdError       = 84
-	qdStats       = 88 // ten u64
-	numStats      = 10
-	queueDescSize = 256
+	qdTxDeferred   = 0 // transmit: packets not announced by a bell
+	qdTxThreshold  = 4 // transmit: how many the device is content with
+	qdRxBell       = 0 // receive: low byte set if the device wants bells
+	qdTxRing       = 16
+	qdTxComp       = 32
+	qdRxRings      = 16 // ring 2 eight on
+	qdRxComp       = 32
+	qdDriverData   = 40
+	qdSize         = 56 // receive: ring 2 four on
+	qdCompSize     = 64
+	qdVector       = 72 // u8
+	qdDataDescSize = 74 // u16, transmit, revision 3: of the data ring, used or not
+	qdStopped      = 80 // u8
+	qdError        = 84
+	qdStats        = 88 // ten u64
+	numStats       = 10
+	queueDescSize  = 256
+	dataDescSize   = 128
 )
 
 // Offsets and values of the RSS configuration.

@@ -28,7 +28,7 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 		}
 		return framework.Queues{}, fmt.Errorf("vmxnet3: %w: activation failed with %d", framework.ErrDevice, result)
 	}
-	d.run = r
+	d.run, d.running = r, true
 	d.settle()
 	return r.queues(), nil
 }
@@ -54,12 +54,12 @@ func (d *device) settle() {
 
 // Stop ends DMA and makes the device forget the memory that goes away now.
 func (d *device) Stop(context.Context) error {
-	if d.run == nil {
+	if !d.running {
 		return nil
 	}
+	d.running = false
 	d.run.shared.driver.put32(dsIntrControl, intrDisable)
 	d.regs.halt()
-	d.run = nil
 	return nil
 }
 
@@ -186,6 +186,7 @@ func (d *device) newTxQueue(r *run, index int) (*txQueue, error) {
 	desc.put64(qdDriverData, ^uint64(0))
 	desc.put32(qdSize, uint32(n))
 	desc.put32(qdCompSize, uint32(n))
+	desc.put16(qdDataDescSize, dataDescSize)
 	desc.put8(qdVector, uint8(r.cfg.Interrupts.Tx(index)))
 	return q, nil
 }

@@ -2,8 +2,10 @@ package rig
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
 	"nicd/bus"
@@ -38,6 +40,7 @@ func Suite(t *testing.T, make Make) {
 		{"LinkChange", testLinkChange},
 		{"Settings", testSettings},
 		{"Polled", testPolled},
+		{"StopUnderInterrupts", testStopUnderInterrupts},
 		{"Restart", testRestart},
 		{"Unplugged", testUnplugged},
 	} {
@@ -536,6 +539,45 @@ func testPolled(t *testing.T, make Make) {
 		c.Interrupts = framework.VectorPlan{AdminVector: -1}
 	}}})
 	n.RoundTrip()
+}
+
+// testStopUnderInterrupts stops while every vector is being served.
+func testStopUnderInterrupts(t *testing.T, make Make) {
+	n := make(t, NetOptions{})
+	for range 20 {
+		stop := n.serve()
+		n.RoundTrip()
+		if err := n.Device.Stop(n.Context); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		n.Stop()
+		n.Start()
+		n.WaitLink(true)
+	}
+}
+
+// serve handles interrupts of all vectors until the function that it returns is
+// called.
+func (n *Net) serve() (stop func()) {
+	ctx, cancel := context.WithCancel(n.Context)
+	var all sync.WaitGroup
+	for v := range n.Config.Interrupts.Vectors {
+		all.Go(func() {
+			for {
+				n.Device.Interrupt(v)
+				n.Device.Mask(v)
+				n.Device.Unmask(v)
+				if _, err := n.Events[v].Wait(ctx); err != nil {
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
 }
 
 // testRestart starts and stops often, at times with packets under way.
