@@ -14,7 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	goplugin "github.com/hashicorp/go-plugin"
-	goplugin_runner "github.com/hashicorp/go-plugin/runner"
+	"github.com/hashicorp/go-plugin/runner"
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
 
@@ -51,6 +51,9 @@ const (
 	exitGrace           = 500 * time.Millisecond // from being asked to exit to being killed
 	killTimeout         = 5 * time.Second        // from SIGKILL to giving up
 )
+
+// maxReply is the longest answer that a plugin may give.
+const maxReply = 1 << 20
 
 // name is what the plugin is called in errors.
 func (o Options) name() string {
@@ -159,13 +162,16 @@ func (p *Process) launch(ctx context.Context, o Options, exe, theirs *os.File) e
 		AutoMTLS:         true,
 		SkipHostEnv:      true,
 		StartTimeout:     o.StartTimeout,
-		GRPCDialOptions:  []grpc.DialOption{grpc.WithIdleTimeout(0)}, // it could not connect again
+		GRPCDialOptions: []grpc.DialOption{
+			grpc.WithIdleTimeout(0), // it could not connect again
+			grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxReply)), // go-plugin would take 2 GiB
+		},
 		Logger:           hclog.NewNullLogger(),
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: p.socketDir},
 		SyncStdout:       lineWriter{p.proc.stdout},
 		SyncStderr:       lineWriter{p.proc.stderr},
-		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (goplugin_runner.Runner, error) {
-			return &runner{proc: p.proc, exe: exe, control: theirs, env: append(cmd.Env, o.env()...)}, nil
+		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, _ string) (runner.Runner, error) {
+			return &procRunner{proc: p.proc, exe: exe, control: theirs, env: append(cmd.Env, o.env()...)}, nil
 		},
 	})
 	life, end := context.WithCancel(context.Background())
