@@ -135,7 +135,7 @@ func (e *Engine) last(a *Aggregate, ending uint8, payload uint32, size uint16) R
 // free way of its set.
 func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, free int, out []Aggregate) []Aggregate {
 	v := &e.view
-	if v.ending != 0 || e.maxSegments == 1 || v.groupAddress() {
+	if v.ending != 0 || e.maxSegments == 1 || group(v.flags, v.link[0], &v.addr) {
 		return e.alone(p, i, e.only(v), out)
 	}
 	if x == nil {
@@ -165,7 +165,7 @@ func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, free int, out 
 // only returns why nothing may follow the packet in the view, which could be part of an aggregate otherwise.
 func (e *Engine) only(v *view) Reason {
 	switch {
-	case v.groupAddress():
+	case group(v.flags, v.link[0], &v.addr):
 		return ReasonAddress
 	case v.ending&flagFIN != 0:
 		return ReasonFIN
@@ -181,17 +181,4 @@ func (e *Engine) limit(v *view) uint32 {
 		return uint32(v.l3) + e.maxLen
 	}
 	return uint32(v.l3) + min(e.maxLen, maxIPv4Len)
-}
-
-// groupAddress reports whether an address is one that no TCP connection has. Only the first packet of an aggregate
-// needs to be asked: the others are equal to it.
-func (v *view) groupAddress() bool {
-	if v.link[0]&1 != 0 {
-		return true
-	}
-	if v.flags&IPv6 != 0 {
-		return v.addr[0]&0xff == 0xff || v.addr[2]&0xff == 0xff ||
-			v.addr[0]|v.addr[1] == 0 || v.addr[2]|v.addr[3] == 0
-	}
-	return group4(v.link[0], v.addr[0])
 }

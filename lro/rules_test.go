@@ -505,6 +505,13 @@ func rules() []rule {
 		{row: 59, name: "only the destination port differs", in: interleaved(func(s *segment) { s.dport++ }), want: first},
 		{row: 59, name: "only the source address differs", in: interleaved(func(s *segment) { s.src++ }), want: first},
 		{row: 59, name: "only the destination address differs", in: interleaved(func(s *segment) { s.dst++ }), want: first},
+		{row: 59, name: "one of two flows ends", in: packets(train(4, 100, func(i int, s *segment) {
+			*s = data(i/2, 100)
+			s.sport += uint16(i % 2)
+			if i == 2 {
+				s.flags |= flagPSH
+			}
+		})...), want: "[0 2] [1 3]"},
 		{row: 60, name: "same tuple, other hash", in: each(sized(1448, 1448, 1448), func(i int, p *Packet) {
 			p.Hash = uint32(i * 0x12345)
 		}), want: one},

@@ -59,12 +59,16 @@ func (t *table) forget() {
 // hash mixes the identity. Multiplying two seeded words and folding the product spreads every input bit.
 func (t *table) hash(v *view) uint64 {
 	h1, l1 := bits.Mul64(v.addr[0]^t.seed[0], v.ports^v.tags^v.meta<<24^t.seed[1])
-	if v.flags&IPv6 == 0 {
-		return h1 ^ l1
+	if v.flags&IPv6 != 0 {
+		h1, l1 = t.hashMore(h1, l1, v.addr[1], v.addr[2], v.addr[3])
 	}
-	h2, l2 := bits.Mul64(v.addr[1]^h1^t.seed[1], v.addr[2]^l1^t.seed[0])
-	h3, l3 := bits.Mul64(v.addr[3]^h2, l2^t.seed[1])
-	return h3 ^ l3
+	return h1 ^ l1
+}
+
+// hashMore mixes the rest of the addresses of IPv6 into a product.
+func (t *table) hashMore(high, low, a1, a2, a3 uint64) (uint64, uint64) {
+	h, l := bits.Mul64(a1^high^t.seed[1], a2^low^t.seed[0])
+	return bits.Mul64(a3^h, l^t.seed[1])
 }
 
 func (t *table) tag(hash uint64) uint64 { return t.generation<<32 | hash>>32 }
