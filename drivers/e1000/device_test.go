@@ -262,3 +262,21 @@ func TestCounters(t *testing.T) {
 		})
 	}
 }
+
+// TestResetMethods: by whatever means a device is reset, it works afterwards.
+func TestResetMethods(t *testing.T) {
+	for chip, kind := range chips {
+		for _, method := range []string{"register", "io-register", "bus"} {
+			t.Run(chip+" "+method, func(t *testing.T) {
+				n, _ := start(t, model.Options{Kind: kind}, rig.NetOptions{Options: rig.Options{
+					Quirks: map[string]string{"reset-method": method},
+				}})
+				n.RoundTrip()
+				n.Stop()
+				n.Start()
+				n.WaitLink(true)
+				n.RoundTrip()
+			})
+		}
+	}
+}

@@ -11,6 +11,10 @@
 // The frame check sequence is always stripped by the device. So no driver code
 // sees it, nor the emulation (QEMU 7.2.22, 10.1.3) that puts it into a
 // descriptor of its own.
+//
+// Not used: pause frames of the driver's own, receive header split, interrupt
+// delays (throttling does better), wake-on-LAN, management, and the EEPROM by
+// hand, bit by bit.
 package e1000
 
 import (

@@ -10,12 +10,12 @@ import (
 
 // rxDesc gives a buffer to the device.
 type rxDesc struct {
-	addr  uint64
-	flags uint32
-	_     uint32
+	addr uint64
+	_    uint32 // flags, which the ring writes
+	_    uint32
 }
 
-// Bits of rxDesc.flags; 13:0 are the buffer's length.
+// Flags of a receive descriptor; 13:0 are the buffer's length.
 const (
 	rxBody = 1 << 14 // not for the start of a packet
 	rxGen  = 1 << 31

@@ -153,7 +153,7 @@ const descSize = 16 // of every kind of descriptor
 var (
 	txOwner   = ring.Owner{Offset: 8, Bit: txGen}
 	rxOwner   = ring.Owner{Offset: 8, Bit: rxGen}
-	compOwner = ring.Owner{Offset: 12, Bit: rcGen} // tcGen is the same
+	compOwner = ring.Owner{Offset: 12, Bit: rcGen}
 )
 
 func (d *device) newTxQueue(r *run, index int) (*txQueue, error) {

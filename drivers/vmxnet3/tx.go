@@ -38,14 +38,10 @@ const (
 type txComp struct {
 	where uint32 // 11:0: the descriptor's index
 	_, _  uint32
-	flags uint32
+	_     uint32 // 31: generation, where a rxComp has it
 }
 
-// Bits of txComp.
-const (
-	tcIndex = 1<<12 - 1
-	tcGen   = 1 << 31
-)
+const tcIndex = 1<<12 - 1
 
 // txQueue is a transmit queue: a ring and its completion ring.
 type txQueue struct {

@@ -56,7 +56,6 @@ type Rig struct {
 	dmaUsed int
 	mark    int // dmaUsed at Start
 	with    []owner
-	posted  [][]framework.Buffer // per receive queue, scratch
 	free    []framework.Buffer
 	sent    [][]sentPacket // per transmit queue
 	batch   *framework.Batch
