@@ -40,9 +40,8 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			tcp, opt, tail uint64 // from the data offset on; options; further options and acknowledgement
 			seq            uint32
 			id             uint16
-			modes          IDMode
 			total          uint32
-			l4             uint32
+			headerLen      uint32 // with a timestamp
 			flags          AggregateFlags
 		)
 		meta := uint64(ethernetLen | 4<<32)
@@ -63,13 +62,12 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			ports = w2 >> 32
 			net = w0&0xffff00000000ffff | w1&0xffff<<16
 			id = bits.ReverseBytes16(uint16(w0 >> 32))
-			modes = IDIncrement | IDFixed
 			total = uint32(bits.ReverseBytes16(uint16(w0 >> 16)))
 			seq = bits.ReverseBytes32(uint32(w3))
 			tail = w3>>32<<32 | uint64(binary.LittleEndian.Uint32(h[62:66]))
 			tcp = binary.LittleEndian.Uint64(h[46:54])
 			opt = binary.LittleEndian.Uint64(h[54:62])
-			l4, flags = ethernetLen+20, TCP
+			headerLen, flags = longest4, TCP
 		case link1>>48 == 0xdd86 && len(d) >= longest6:
 			h := (*[longest6]byte)(d)
 			if w0&0xf0 != 0x60 || w0>>48&0xff != protocolTCP {
@@ -88,16 +86,15 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			tcp = binary.LittleEndian.Uint64(h[66:74])
 			opt = binary.LittleEndian.Uint64(h[74:82])
 			meta = ethernetLen | 6<<32
-			l4, flags = ethernetLen+ipv6Len, TCP|IPv6
+			headerLen, flags = longest6, TCP|IPv6
 		default:
 			return i, out
 		}
 		if tcp>>8&control != flagACK || uint16(tcp>>32) == 0xffff || total+ethernetLen != p.Len || total > e.mtu {
 			return i, out
 		}
-		headerLen := l4 + 32
 		if tcp&0xf0 == 0x50 {
-			headerLen = l4 + 20
+			headerLen -= 12
 			opt, tail = 0, tail>>32<<32
 		} else if tcp&0xf0 != 0x80 {
 			return i, out
@@ -156,14 +153,17 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			e.open++
 			out = append(out, Aggregate{
 				Head: int32(i), Tail: int32(i), Len: p.Len, Segments: 1, SegmentSize: uint16(payload),
-				L3Offset: ethernetLen, L4Offset: uint16(l4), HeaderLen: uint16(headerLen),
+				L3Offset: ethernetLen, L4Offset: l4Offset(flags), HeaderLen: uint16(headerLen),
 				Checksum: p.Checksum, Flags: flags,
 			})
 			p.Next, p.PayloadOffset, p.PayloadLen = -1, uint16(headerLen), payload
 			continue
 		}
-		differs := (x.addr[0] ^ addr[0]) | (x.addr[1] ^ addr[1]) | (x.addr[2] ^ addr[2]) | (x.addr[3] ^ addr[3]) | (x.ports ^ ports) | (x.meta ^ meta) | (x.link[0] ^ link0) | (x.link[1] ^ link1) |
+		differs := (x.addr[0] ^ addr[0]) | (x.ports ^ ports) | (x.meta ^ meta) | (x.link[0] ^ link0) | (x.link[1] ^ link1) |
 			(x.net ^ net) | (x.tcp ^ tcp) | (x.opt ^ opt) | (x.tail ^ tail) | uint64(x.mark^p.Mark) | uint64(x.next^seq)
+		if flags&IPv6 != 0 {
+			differs |= (x.addr[1] ^ addr[1]) | (x.addr[2] ^ addr[2]) | (x.addr[3] ^ addr[3])
+		}
 		step := id - x.id
 		mode := IDFixed - IDMode(step)
 		if differs != 0 || x.out < 0 || step > 1 || payload > uint32(x.size) || x.mode != IDNone && x.mode != mode {
@@ -182,7 +182,9 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 		a.Tail = int32(i)
 		a.Len += payload
 		a.Segments++
-		a.IDMode = mode & modes
+		if flags&IPv6 == 0 {
+			a.IDMode = mode
+		}
 		x.mode = mode
 		x.id = id
 		x.next += payload
@@ -204,6 +206,14 @@ func (e *Engine) verifyBoth(in []Packet, p *Packet, a *Aggregate) bool {
 		a.Checksum = ChecksumVerified
 	}
 	return p.Checksum == ChecksumVerified || e.verify(p, a.L3Offset, a.L4Offset, a.HeaderLen)
+}
+
+// l4Offset returns where the TCP header begins without VLAN tags and options.
+func l4Offset(flags AggregateFlags) uint16 {
+	if flags&IPv6 != 0 {
+		return ethernetLen + ipv6Len
+	}
+	return ethernetLen + 20
 }
 
 // limit returns the most that Aggregate.Len may become without VLAN tags and without Options.MaxLen.
