@@ -24,6 +24,8 @@ func (d *decoder) check(c *Config) {
 	d.checkMACs(c)
 	d.checkAddresses(c)
 	d.checkSockets(c)
+	d.checkTAPs(c)
+	d.checkBridges(c)
 	for _, t := range c.Streams {
 		d.checkStream(c, t)
 	}
@@ -130,6 +132,42 @@ func (d *decoder) checkSockets(c *Config) {
 			d.problem(d.at(i.Device.Origin, "socket"), "interface %s has the device of interface %s", i.Name, other)
 		}
 		owner[v.Socket] = i.Name
+	}
+}
+
+// checkTAPs reports Linux interfaces that two interfaces would be.
+func (d *decoder) checkTAPs(c *Config) {
+	owner, fdOwner := map[string]string{}, map[int]string{}
+	for _, i := range c.Interfaces {
+		t := i.Port.TAP
+		if t == nil {
+			continue
+		}
+		for _, fd := range t.FDs {
+			if other, ok := fdOwner[fd]; ok {
+				d.problem(d.at(i.Port.Origin, "fd"), "interface %s has descriptor %d of interface %s", i.Name, fd, other)
+			}
+			fdOwner[fd] = i.Name
+		}
+		if other, ok := owner[t.Name]; ok && len(t.FDs) == 0 {
+			d.problem(d.at(i.Port.Origin, "name"), "interface %s has the Linux interface %s of interface %s", i.Name, t.Name, other)
+		}
+		owner[t.Name] = i.Name
+	}
+}
+
+// checkBridges reports bridges that lead nowhere.
+func (d *decoder) checkBridges(c *Config) {
+	ports := map[string]int{}
+	for _, i := range c.Interfaces {
+		if f := i.Port.Forward; f != nil {
+			ports[f.Bridge]++
+		}
+	}
+	for _, i := range c.Interfaces {
+		if f := i.Port.Forward; f != nil && f.Bridge != "" && ports[f.Bridge] == 1 {
+			d.problem(d.at(i.Port.Origin, "bridge"), "bridge %q has one port only, of interface %s: a second interface needs port \"forward\" { bridge = %q }", f.Bridge, i.Name, f.Bridge)
+		}
 	}
 }
 

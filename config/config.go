@@ -145,6 +145,8 @@ type VFIOUserDevice struct {
 type Port struct {
 	Netstack *NetstackPort
 	Sink     *SinkPort
+	TAP      *TAPPort
+	Forward  *ForwardPort
 	Origin   Origin
 }
 
@@ -157,6 +159,17 @@ type NetstackPort struct {
 
 // SinkPort drops and counts what it gets.
 type SinkPort struct{}
+
+// TAPPort is a Linux network interface.
+type TAPPort struct {
+	Name string // of the Linux interface
+	FDs  []int  // descriptors of its queues that nicd was started with; none: nicd makes it
+}
+
+// ForwardPort is a port of a learning bridge.
+type ForwardPort struct {
+	Bridge string // ports with the same name are one bridge; there are at least two
+}
 
 // Stream is one TCP connection's worth of traffic between netstack ports.
 type Stream struct {

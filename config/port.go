@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/binary"
 	"net/netip"
+	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -17,8 +18,13 @@ func (d *decoder) port(b *hclsyntax.Block, owner string) Port {
 		p.Netstack = d.netstack(s, b, p.Origin)
 	case "sink":
 		p.Sink = &SinkPort{}
+	case "tap":
+		p.TAP = d.tap(s, owner, p.Origin)
+	case "forward":
+		p.Forward = &ForwardPort{}
+		s.required("bridge", &p.Forward.Bridge, b, p.Origin)
 	default:
-		d.problem(b.LabelRanges[0], "unknown port %q of interface %s%s", b.Labels[0], owner, didYouMean(b.Labels[0], []string{"netstack", "sink"}))
+		d.problem(b.LabelRanges[0], "unknown port %q of interface %s%s", b.Labels[0], owner, didYouMean(b.Labels[0], []string{"netstack", "sink", "tap", "forward"}))
 		return p
 	}
 	s.end(nil)
@@ -52,6 +58,33 @@ func (d *decoder) netstack(s *section, b *hclsyntax.Block, o Origin) *NetstackPo
 	s.int("buffer", &n.Buffer, 4096, 1<<30)
 	return n
 }
+
+// maxFD is far above what any process may have open.
+const maxFD = 1 << 20
+
+func (d *decoder) tap(s *section, owner string, o Origin) *TAPPort {
+	t := &TAPPort{Name: owner}
+	at, ok := s.string("name", &t.Name)
+	if ok {
+		d.place(o.What, "name", at)
+	}
+	if ok && (t.Name == "" || len(t.Name) > maxLinuxName || strings.ContainsAny(t.Name, "/:% \t\n") || t.Name == "." || t.Name == "..") {
+		d.problem(at, "name is a Linux interface's, of 1 to %d characters and without /, : or blanks, not %q", maxLinuxName, t.Name)
+	}
+	s.list("fd", cty.Number, "a descriptor's number", func(v cty.Value, at hcl.Range) {
+		n, _ := v.AsBigFloat().Int64()
+		if n < 3 || n > maxFD || number(v) != number(cty.NumberIntVal(n)) {
+			d.problem(at, "fd has numbers from 3 to %d, not %s", maxFD, number(v))
+			return
+		}
+		t.FDs = append(t.FDs, int(n))
+		d.place(o.What, "fd", at)
+	})
+	return t
+}
+
+// maxLinuxName is IFNAMSIZ without the zero at the end.
+const maxLinuxName = 15
 
 // hostAddress tells whether p is an address that an interface can have.
 func hostAddress(p netip.Prefix) bool {

@@ -98,9 +98,19 @@ func (i *netInterface) replan(why string) {
 		i.log.Error().Err(err).Msg("changing features")
 		return
 	}
-	i.host.Configure(i.portSettings(), after.TxQueues)
+	i.configure(after.TxQueues)
 	i.log.Info().Str("because", why).Stringer("effect", effect).
 		Str("features", after.Features.String()).Stringer("lro", after.LRO).Msg("features changed")
+}
+
+// configure tells the port what is in force now.
+func (i *netInterface) configure(txQueues int) {
+	i.host.Configure(i.portSettings(), txQueues)
+	if f, ok := i.port.(framework.SettingsFollower); ok {
+		if err := f.SettingsChanged(); err != nil {
+			i.log.Error().Err(err).Msg("the port does not follow")
+		}
+	}
 }
 
 // describeInterrupts is the plan's interrupts in words.

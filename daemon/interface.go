@@ -20,6 +20,7 @@ import (
 	"nicd/framework/plugin"
 	"nicd/port/netstack"
 	"nicd/port/sink"
+	"nicd/port/tap"
 	"nicd/sim"
 )
 
@@ -86,7 +87,7 @@ func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*si
 	if i.info, err = i.control.Info(ctx); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
-	if i.port, err = newPort(&i.config.Port); err != nil {
+	if i.port, err = i.newPort(); err != nil {
 		return fmt.Errorf("%s: %w", i.config.Port.Origin, err)
 	}
 	i.atClose(func() { i.port.Close() })
@@ -335,6 +336,8 @@ func (i *netInterface) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	needs := i.port.Needs()
+	plan.Filters.Promiscuous, plan.Filters.AllMulticast = needs.Promiscuous, needs.AllMulticast
 	if err := i.control.SetQuirks(ctx, quirks.Map()); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
@@ -380,7 +383,8 @@ func (i *netInterface) violated(v *link.Violation) {
 	}
 }
 
-func newPort(c *config.Port) (framework.Port, error) {
+func (i *netInterface) newPort() (framework.Port, error) {
+	c := &i.config.Port
 	switch {
 	case c.Netstack != nil:
 		return netstack.New(netstack.Options{
@@ -388,6 +392,11 @@ func newPort(c *config.Port) (framework.Port, error) {
 		})
 	case c.Sink != nil:
 		return &sink.Port{}, nil
+	case c.TAP != nil:
+		return tap.New(tap.Options{
+			Name: c.TAP.Name, FDs: c.TAP.FDs,
+			OnFault: func(err error) { go i.fail(err.Error()) },
+		})
 	}
 	return nil, errors.New("no port")
 }

@@ -1,0 +1,55 @@
+package tap
+
+import (
+	"sync/atomic"
+
+	"nicd/framework"
+)
+
+// Stats are a port's totals.
+type Stats struct {
+	UpPackets, UpBytes     uint64 // written to the kernel
+	UpCoalesced            uint64 // of UpPackets: as one of several segments
+	UpEstimated            uint64 // of UpCoalesced: with a segment size that the device did not tell
+	UpOpaque               uint64 // coalesced packets whose headers made no sense: written as they were
+	UpDown                 uint64 // dropped: the Linux interface is not up
+	UpRefused              uint64 // dropped: the kernel did not take them
+	UpGone                 uint64 // dropped: the Linux interface is gone
+	DownPackets, DownBytes uint64 // read from the kernel
+	DownSegment            uint64 // of DownPackets: to be segmented
+	DownNonsense           uint64 // dropped: with a header that makes no sense
+	Starved                uint64 // times that reading waited for buffers
+}
+
+type counters struct {
+	upPackets, upBytes, upCoalesced, estimated, opaque atomic.Uint64
+	notUp, refused, gone                               atomic.Uint64
+	downPackets, downBytes, segment, nonsense          atomic.Uint64
+	starved                                            atomic.Uint64
+}
+
+// down counts a batch that was read.
+func (c *counters) down(packets []framework.Packet) {
+	bytes, segment := uint64(0), uint64(0)
+	for i := range packets {
+		bytes += uint64(packets[i].Len)
+		if packets[i].Flags&framework.Segment != 0 {
+			segment++
+		}
+	}
+	c.downPackets.Add(uint64(len(packets)))
+	c.downBytes.Add(bytes)
+	c.segment.Add(segment)
+}
+
+// Stats reads the totals. Any goroutine may call it.
+func (p *Port) Stats() Stats {
+	c := &p.counters
+	return Stats{
+		UpPackets: c.upPackets.Load(), UpBytes: c.upBytes.Load(), UpCoalesced: c.upCoalesced.Load(),
+		UpEstimated: c.estimated.Load(), UpOpaque: c.opaque.Load(),
+		UpDown: c.notUp.Load(), UpRefused: c.refused.Load(), UpGone: c.gone.Load(),
+		DownPackets: c.downPackets.Load(), DownBytes: c.downBytes.Load(), DownSegment: c.segment.Load(),
+		DownNonsense: c.nonsense.Load(), Starved: c.starved.Load(),
+	}
+}

@@ -1,0 +1,243 @@
+// Package tap is a port that ends in the kernel: an interface gets a Linux
+// network interface that applications, routes and the kernel's TCP use like one
+// with a kernel driver.
+//
+// What lives here is the seam between the two: frames are read straight into an
+// interface's buffers and written straight from them, one system call a packet,
+// and offloads are translated both ways (a super-packet of the kernel's goes down
+// to be segmented, a coalesced packet goes up as one). What does not: addresses
+// and routes, which are the operator's ("ip address add ... dev NAME").
+//
+// The Linux interface follows the one below in address, MTU and carrier. It is
+// made by New, stays while drivers come and go, and is removed by Close.
+package tap
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+
+	"nicd/framework"
+)
+
+// Options of a port. Name or FDs has to be set.
+type Options struct {
+	// Name of the Linux interface. It must not exist yet.
+	Name string
+	// FDs are queues of a TAP device that somebody else opened, with IFF_TAP,
+	// IFF_NO_PI and IFF_VNET_HDR. They are the port's from New on, also when that
+	// fails. Such a device is removed by Close only if it is not persistent.
+	FDs []int
+	// OnFault is told, once, that the Linux interface is gone ("ip link delete")
+	// or does not work any more. It must not block.
+	OnFault func(error)
+}
+
+// Port is a framework.Port.
+type Port struct {
+	name      string
+	inherited bool
+	onFault   func(error)
+	first     *os.File // makes the interface exist from New on
+	iface     framework.Interface
+	queues    []*queue
+	applied   framework.Settings // what the Linux interface was told, zero before that
+	offloads  int                // likewise, -1
+	running   sync.WaitGroup
+	closed    chan struct{}
+	end       sync.Once
+	fault     sync.Once
+	mtu       atomic.Int64 // of the interface below
+	counters  counters
+}
+
+var (
+	_ framework.Port             = (*Port)(nil)
+	_ framework.SettingsFollower = (*Port)(nil)
+)
+
+// New makes the Linux interface, without a carrier, or takes over the one that
+// the descriptors belong to.
+func New(o Options) (*Port, error) {
+	p := &Port{name: o.Name, onFault: o.OnFault, offloads: -1, closed: make(chan struct{}), inherited: len(o.FDs) > 0}
+	if p.inherited {
+		if err := p.inherit(o.FDs); err != nil {
+			p.closeFiles()
+			return nil, err
+		}
+		p.name, _ = currentName(p.first)
+	} else if err := p.create(); err != nil {
+		return nil, err
+	}
+	if err := setCarrier(p.first, false); err != nil {
+		p.closeFiles()
+		return nil, fmt.Errorf("%s: carrier: %w", p.name, err)
+	}
+	return p, nil
+}
+
+func (p *Port) create() (err error) {
+	if p.name == "" {
+		return errors.New("a TAP port needs a name or a descriptor")
+	}
+	if p.first, err = openQueue(p.name, true); err != nil {
+		return err
+	}
+	p.queues = append(p.queues, newQueue(p, p.first))
+	return nil
+}
+
+func (p *Port) inherit(fds []int) error {
+	for _, fd := range fds {
+		file, err := inheritQueue(fd)
+		if err != nil {
+			return err
+		}
+		p.queues = append(p.queues, newQueue(p, file))
+	}
+	p.first = p.queues[0].file
+	return nil
+}
+
+// Name is the Linux interface's name as it was at New.
+func (p *Port) Name() string { return p.name }
+
+// Attach implements framework.Port: the Linux interface gets as many queues as
+// the one below, its address and MTU.
+func (p *Port) Attach(i framework.Interface) error {
+	p.iface = i
+	for n := len(p.queues); n < i.Queues() && !p.inherited; n++ {
+		file, err := openQueue(p.name, false)
+		if err != nil {
+			return fmt.Errorf("%s: queue %d of %d: %w", p.name, n+1, i.Queues(), err)
+		}
+		p.queues = append(p.queues, newQueue(p, file))
+	}
+	if err := p.SettingsChanged(); err != nil {
+		return err
+	}
+	for n, q := range p.queues {
+		q.attach(i, n%i.Queues())
+		p.running.Go(q.read)
+	}
+	return nil
+}
+
+// SettingsChanged implements framework.SettingsFollower. What has not changed is
+// left alone: the operator may have lowered the MTU with "ip link".
+func (p *Port) SettingsChanged() error {
+	s := p.iface.Settings()
+	p.mtu.Store(int64(s.MTU))
+	if err := p.offload(s.Features); err != nil {
+		return err
+	}
+	if s.MAC != p.applied.MAC {
+		if err := setMAC(p.first, s.MAC); err != nil {
+			return fmt.Errorf("%s: address %v: %w", p.name, s.MAC, err)
+		}
+		p.applied.MAC = s.MAC
+	}
+	if s.MTU != p.applied.MTU {
+		if err := p.setMTU(s.MTU); err != nil {
+			return err
+		}
+		p.applied.MTU = s.MTU
+	}
+	return nil
+}
+
+// setMTU sets the Linux interface's MTU. Without the permission it has to do that
+// whoever handed the interface over has set one that is not larger.
+func (p *Port) setMTU(mtu int) error {
+	err := setMTU(p.first, mtu)
+	if err == nil {
+		return nil
+	}
+	if has, unknown := getMTU(p.first); errors.Is(err, os.ErrPermission) && unknown == nil && has <= mtu {
+		return nil
+	}
+	return fmt.Errorf("%s: mtu %d: %w", p.name, mtu, err)
+}
+
+// offload tells the kernel what it may leave to the interface below.
+func (p *Port) offload(usable framework.Features) error {
+	offloads := 0
+	if usable.Has(framework.TxChecksum) {
+		offloads = offloadChecksum
+		if usable.Has(framework.TSO4) {
+			offloads |= offloadTSO4
+		}
+		if usable.Has(framework.TSO6) {
+			offloads |= offloadTSO6
+		}
+		if offloads&(offloadTSO4|offloadTSO6) != 0 {
+			offloads |= offloadECN // segmenters clear CWR after the first (RFC 3168)
+		}
+	}
+	if offloads == p.offloads {
+		return nil
+	}
+	if err := setOffloads(p.first, offloads); err != nil {
+		return fmt.Errorf("%s: offloads %#x: %w", p.name, offloads, err)
+	}
+	p.offloads = offloads
+	return nil
+}
+
+// Deliver implements framework.Port: packets are written to the kernel and their
+// buffers go straight back.
+func (p *Port) Deliver(queue int, b *framework.Batch) {
+	p.queues[queue%len(p.queues)].deliver(queue, b)
+}
+
+// TxReady implements framework.Port.
+func (p *Port) TxReady(queue int) {
+	for n := queue; n < len(p.queues); n += p.iface.Queues() {
+		p.queues[n].wake()
+	}
+}
+
+// LinkChanged implements framework.Port: the link is the Linux interface's
+// carrier.
+func (p *Port) LinkChanged(l framework.Link) {
+	if err := setCarrier(p.first, l.Up); err != nil {
+		p.broke(fmt.Errorf("%s: carrier: %w", p.name, err))
+	}
+}
+
+// Needs implements framework.Port. The kernel joins multicast groups (IPv6 needs
+// some for its addresses), so all multicast has to come in.
+func (p *Port) Needs() framework.PortNeeds {
+	return framework.PortNeeds{Name: "tap", Accepts: framework.AllFeatures, AllMulticast: true}
+}
+
+// broke reports that the Linux interface does not work any more.
+func (p *Port) broke(err error) {
+	select {
+	case <-p.closed:
+		return
+	default:
+	}
+	p.fault.Do(func() {
+		if p.onFault != nil {
+			p.onFault(err)
+		}
+	})
+}
+
+// Close removes the Linux interface, unless it is a persistent one that was
+// handed over.
+func (p *Port) Close() error {
+	p.end.Do(func() { close(p.closed) })
+	p.closeFiles()
+	p.running.Wait()
+	return nil
+}
+
+func (p *Port) closeFiles() {
+	for _, q := range p.queues {
+		q.file.Close()
+	}
+}
