@@ -23,6 +23,7 @@ type output struct {
 
 	mu   sync.Mutex
 	last string
+	may  allowance
 }
 
 // read logs all lines of r.
@@ -50,6 +51,18 @@ func (o *output) lastLine() string {
 // Fields of a record that nicd sets itself: not taken from the plugin.
 var ownFields = []string{"driver", "pid", "generation", "stream", zerolog.TimestampFieldName, "@timestamp"}
 
+// allowed tells whether one more record may be logged, and says so when others
+// were not.
+func (o *output) allowed() bool {
+	o.mu.Lock()
+	refused, ok := o.may.take()
+	o.mu.Unlock()
+	if refused > 0 {
+		o.log.Warn().Str("stream", o.stream).Int("lines", refused).Msg("the plugin printed too much: lines are left out here")
+	}
+	return ok
+}
+
 // line logs one line: a JSON object as the record that it is (in zerolog's or
 // hclog's words), anything else as a warning.
 func (o *output) line(line []byte) {
@@ -60,7 +73,9 @@ func (o *output) line(line []byte) {
 	fields := make(map[string]any)
 	if line[0] != '{' || json.Unmarshal(line, &fields) != nil {
 		o.keep(text)
-		o.log.Warn().Str("stream", o.stream).Msg(text)
+		if o.allowed() {
+			o.log.Warn().Str("stream", o.stream).Msg(text)
+		}
 		return
 	}
 	for _, name := range ownFields {
@@ -75,7 +90,9 @@ func (o *output) line(line []byte) {
 		}
 	}
 	o.keep(text)
-	o.log.WithLevel(level).Fields(fields).Msg(message)
+	if o.allowed() {
+		o.log.WithLevel(level).Fields(fields).Msg(message)
+	}
 }
 
 // takeText removes fields and returns the first one's text. One that is no text

@@ -3,6 +3,7 @@ package plugin
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -69,4 +70,29 @@ func FuzzOutput(f *testing.F) {
 			t.Errorf("last line %q", o.lastLine())
 		}
 	})
+}
+
+// A plugin that prints without end fills neither the log nor nicd's time, and
+// the log says that something is missing.
+func TestOutputIsBounded(t *testing.T) {
+	j := &journal{}
+	now := time.Unix(1000, 0)
+	o := &output{log: zerolog.New(j), stream: "stderr"}
+	o.may.now = func() time.Time { return now }
+	o.read(strings.NewReader(strings.Repeat("again\n", 2*logBurst)))
+	if n := len(j.records(t)); n != logBurst {
+		t.Fatalf("%d records, want %d", n, logBurst)
+	}
+	now = now.Add(time.Second)
+	o.read(strings.NewReader(strings.Repeat("later\n", 2*logPerSecond)))
+	all := j.records(t)
+	if n := len(all) - logBurst; n != logPerSecond+1 {
+		t.Fatalf("%d records in a second, want %d", n, logPerSecond+1)
+	}
+	if r := all[logBurst]; r["lines"] != float64(logBurst) {
+		t.Fatalf("what was left out: %v", r)
+	}
+	if o.lastLine() != "later" {
+		t.Fatalf("last line %q", o.lastLine())
+	}
 }
