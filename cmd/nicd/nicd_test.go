@@ -51,7 +51,7 @@ type result struct {
 }
 
 // nicd runs a command to its end. Sockets are in the test's own directory.
-func nicd(t *testing.T, dir string, args ...string) result {
+func nicd(t testing.TB, dir string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -202,7 +202,7 @@ func sum(t *testing.T, path string) string {
 }
 
 // defaultConfig writes the embedded config, with replacements, to a file.
-func defaultConfig(t *testing.T, dir string, replace ...string) string {
+func defaultConfig(t testing.TB, dir string, replace ...string) string {
 	t.Helper()
 	text := nicd(t, dir, "config", "show").stdout
 	for i := 0; i < len(replace); i += 2 {
