@@ -166,11 +166,11 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 		}
 		step := id - x.id
 		mode := IDFixed - IDMode(step)
-		if differs != 0 || x.out < 0 || step > 1 || payload > uint32(x.size) || x.mode != IDNone && x.mode != mode {
+		if differs != 0 || x.out < 0 || step > 1 || payload > uint32(x.size) {
 			return i, out
 		}
 		a := &out[x.out]
-		if a.Len+payload > x.limit {
+		if a.Len+payload > x.limit || x.mode != mode && x.mode != IDNone {
 			return i, out
 		}
 		p.Next, p.PayloadOffset, p.PayloadLen = -1, uint16(headerLen), payload
@@ -182,10 +182,12 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 		a.Tail = int32(i)
 		a.Len += payload
 		a.Segments++
-		if flags&IPv6 == 0 {
-			a.IDMode = mode
+		if x.mode == IDNone {
+			x.mode = mode
+			if flags&IPv6 == 0 {
+				a.IDMode = mode
+			}
 		}
-		x.mode = mode
 		x.id = id
 		x.next += payload
 		if ending != 0 || payload != uint32(x.size) || a.Segments >= e.maxSegments {
