@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"nicd/drivers/e1000"
-	"nicd/drivers/internal/rig"
+	"nicd/framework/drivertest/rig"
 	"nicd/framework"
 	"nicd/sim"
 	model "nicd/sim/e1000"

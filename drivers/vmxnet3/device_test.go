@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"nicd/bus"
-	"nicd/drivers/internal/rig"
+	"nicd/framework/drivertest/rig"
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
 	"nicd/sim"

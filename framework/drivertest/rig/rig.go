@@ -1,49 +1,69 @@
-// Package rig runs a driver against a device model in this process, for the
-// drivers' tests: it is the framework reduced to what a test wants to see. It
-// owns the memory, knows for every buffer whose it is, and fails the test when a
-// driver hands one out that it was not given.
+// Package rig runs a driver on a device for tests: it is the framework reduced to
+// what a test wants to see. It owns the memory, knows for every buffer whose it
+// is, and fails the test when a driver hands one out that it was not given.
+//
+// What lives here: the rig itself ([Rig]), a rig whose device has a far end to
+// talk to ([Net]), and frames ([Frame]). The checks that every driver has to pass
+// are package drivertest's; a driver's own tests use this package directly.
 package rig
 
 import (
 	"context"
-	"testing"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"nicd/bus"
 	"nicd/framework"
-	"nicd/sim"
 )
 
-// Sizes of the rig's memory, which is on the Go heap for the race detector.
+// Sizes of the rig's memory.
 const (
-	iova       = 0x1_0000_0000
-	dmaSize    = 4 << 20
+	defaultIOVA = 0x1_0000_0000
+	dmaSize     = 4 << 20
+	// BufferSize is the default of Options.BufferSize.
 	BufferSize = 2048
-	stride     = BufferSize + 64
+	strideGap  = 64
+	// numBuffers is the default of Options.Buffers.
+	numBuffers = 1024
 )
 
-// Deadline is how long anything may take.
+// Deadline is the default of Options.Deadline.
 const Deadline = 20 * time.Second
+
+// ErrNoMemory is what an allocation that Options.FailAlloc names gets.
+var ErrNoMemory = errors.New("no memory, as the test asked for")
 
 // Options are a rig's settings. The zero value works.
 type Options struct {
-	Buffers int // how many, 1024 if 0
+	Buffers    int    // how many; 1024 if 0
+	BufferSize uint32 // bytes that a device may write to one; BufferSize if 0
+	// Memory makes the memory that the device shares; nil is heap memory, which
+	// the race detector sees and no other process does.
+	Memory func(size int) (*bus.Memory, error)
+	// Deadline is how long all of the test may take.
+	Deadline time.Duration
+	// Wrap puts something between driver and device.
+	Wrap func(bus.Device) bus.Device
+	// FailAlloc, if not 0, makes that allocation of the driver's fail, counted
+	// from 1.
+	FailAlloc int
 	// Quirks overrides what the driver declares.
 	Quirks map[string]string
 	// Config changes the configuration that Start is called with.
 	Config func(*framework.Config)
 	// Kind of interrupts; the device's best if nil.
 	Kind *bus.InterruptKind
-	// Stopped rigs are attached, not started.
-	Stopped bool
+	// Stopped rigs are attached, not started; Detached ones not even that.
+	Stopped, Detached bool
 }
 
 // Rig is a driver on a device.
 type Rig struct {
-	T       testing.TB
-	Bus     *sim.Device
+	T       T
+	Bus     bus.Device // as it is, nothing between
 	Device  framework.Device
 	Info    framework.Info
 	Config  framework.Config
@@ -52,7 +72,14 @@ type Rig struct {
 	Buffers *framework.Buffers
 	Context context.Context
 
+	// Allocs is how many allocations the driver has made.
+	Allocs int
+
+	opt     Options
+	driver  framework.Driver
+	quirks  *framework.QuirkSet
 	memory  *bus.Memory
+	iova    uint64
 	dmaUsed int
 	mark    int // dmaUsed at Start
 	with    []owner
@@ -71,65 +98,135 @@ const (
 
 type sentPacket []framework.Buffer
 
-// New attaches driver to dev and starts it.
-func New(t testing.TB, driver framework.Driver, dev *sim.Device, opt Options) *Rig {
+// New attaches driver to dev, which it takes over, and starts it.
+func New(t T, driver framework.Driver, dev bus.Device, opt Options) *Rig {
 	t.Helper()
 	if opt.Buffers == 0 {
-		opt.Buffers = 1024
+		opt.Buffers = numBuffers
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Deadline)
+	if opt.BufferSize == 0 {
+		opt.BufferSize = BufferSize
+	}
+	if opt.Deadline == 0 {
+		opt.Deadline = Deadline
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), opt.Deadline)
 	r := &Rig{
-		T: t, Bus: dev, Context: ctx,
-		memory: bus.HeapMemory(dmaSize + opt.Buffers*stride),
-		with:   make([]owner, opt.Buffers),
-		batch:  framework.NewBatch(64, 4*framework.MaxFragments),
-	}
-	r.Buffers = &framework.Buffers{
-		Memory: r.memory.Bytes()[dmaSize:], Addr: iova + dmaSize,
-		Stride: stride, Size: BufferSize, Count: uint32(opt.Buffers),
-	}
-	for i := range opt.Buffers {
-		r.free = append(r.free, framework.Buffer(i))
-	}
-	r.must(dev.MapDMA(r.memory, iova))
-	env := framework.Env{Name: "test", Log: zerolog.Nop(), Quirks: quirks(t, driver, dev, opt.Quirks), DMA: r}
-	d, err := driver.Attach(ctx, dev, env)
-	r.must(err)
-	r.Device, r.Info = d, d.Info()
-	r.Config = r.defaultConfig(opt.Kind)
-	if opt.Config != nil {
-		opt.Config(&r.Config)
+		T: t, Bus: dev, Context: ctx, opt: opt, driver: driver,
+		with:  make([]owner, opt.Buffers),
+		batch: framework.NewBatch(64, 4*framework.MaxFragments),
 	}
 	t.Cleanup(func() {
-		r.Stop()
-		r.must(r.Device.Detach())
-		dev.Close()
+		r.close()
 		cancel()
 	})
+	r.makeMemory()
+	r.quirks = r.resolveQuirks()
+	if opt.Detached {
+		return r
+	}
+	r.must(r.Attach())
 	if !opt.Stopped {
 		r.Start()
 	}
 	return r
 }
 
-func quirks(t testing.TB, driver framework.Driver, dev bus.Device, override map[string]string) *framework.QuirkSet {
-	t.Helper()
-	d := driver.Describe()
+func (r *Rig) makeMemory() {
+	r.T.Helper()
+	stride := r.opt.BufferSize + strideGap
+	size := dmaSize + r.opt.Buffers*int(stride)
+	size = (size + 4095) / 4096 * 4096
+	if r.opt.Memory == nil {
+		r.memory = bus.HeapMemory(size)
+	} else {
+		var err error
+		r.memory, err = r.opt.Memory(size)
+		r.must(err)
+	}
+	if r.iova = r.Bus.Info().DMABase; r.iova == 0 {
+		r.iova = defaultIOVA
+	}
+	r.Buffers = &framework.Buffers{
+		Memory: r.memory.Bytes()[dmaSize:], Addr: r.iova + dmaSize,
+		Stride: stride, Size: r.opt.BufferSize, Count: uint32(r.opt.Buffers),
+	}
+	for i := range r.opt.Buffers {
+		r.free = append(r.free, framework.Buffer(i))
+	}
+	r.must(r.Bus.MapDMA(r.memory, r.iova))
+}
+
+// Attach attaches the driver. Whatever it allocated is taken back if it fails.
+func (r *Rig) Attach() error {
+	dev := r.Bus
+	if r.opt.Wrap != nil {
+		dev = r.opt.Wrap(dev)
+	}
+	mark := r.dmaUsed
+	env := framework.Env{Name: "test", Log: zerolog.Nop(), Quirks: r.quirks, DMA: r}
+	d, err := r.driver.Attach(r.Context, dev, env)
+	if err != nil {
+		r.dmaUsed = mark
+		return err
+	}
+	r.mark = r.dmaUsed
+	r.Device, r.Info = d, d.Info()
+	r.Config = r.defaultConfig(r.opt.Kind)
+	if r.opt.Config != nil {
+		r.opt.Config(&r.Config)
+	}
+	return nil
+}
+
+// Detach detaches the driver, which is stopped.
+func (r *Rig) Detach() error {
+	err := r.Device.Detach()
+	r.Device, r.dmaUsed, r.mark = nil, 0, 0
+	return err
+}
+
+func (r *Rig) close() {
+	r.T.Helper()
+	if r.Device != nil {
+		r.Stop()
+		if err := r.Detach(); err != nil {
+			r.T.Errorf("detach: %v", err)
+		}
+	}
+	_ = r.Bus.Close()
+	for _, e := range r.Events {
+		_ = e.Close()
+	}
+	if r.memory != nil {
+		_ = r.memory.Close()
+	}
+}
+
+// Memory is all that the driver and the device share: what was allocated for the
+// driver, and the buffers.
+func (r *Rig) Memory() []byte { return r.memory.Bytes() }
+
+// IOVA is the device address of Memory.
+func (r *Rig) IOVA() uint64 { return r.iova }
+
+// Quirks are the quirks in force.
+func (r *Rig) Quirks() *framework.QuirkSet { return r.quirks }
+
+func (r *Rig) resolveQuirks() *framework.QuirkSet {
+	r.T.Helper()
+	d := r.driver.Describe()
 	var settings []framework.QuirkSetting
-	for name, value := range override {
+	for name, value := range r.opt.Quirks {
 		settings = append(settings, framework.QuirkSetting{Name: name, Value: value, Origin: "test"})
 	}
 	res, err := framework.ResolveQuirks(framework.QuirkSources{
 		Driver: d.Name, Declarations: d.Quirks, InterfaceConfig: settings,
-		Facts: framework.DeviceFacts{Device: dev.Info().Device},
+		Facts: framework.DeviceFacts{Device: r.Bus.Info().Device},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.must(err)
 	set := framework.NewQuirkSet()
-	if err := res.Apply(set); err != nil {
-		t.Fatal(err)
-	}
+	r.must(res.Apply(set))
 	return set
 }
 
@@ -142,14 +239,17 @@ func (r *Rig) must(err error) {
 
 // Alloc implements framework.DMA.
 func (r *Rig) Alloc(size, align int) (framework.Block, error) {
+	if r.Allocs++; r.Allocs == r.opt.FailAlloc {
+		return framework.Block{}, ErrNoMemory
+	}
 	at := (r.dmaUsed + align - 1) / align * align
 	if at+size > dmaSize {
-		r.T.Fatalf("driver allocates %d bytes with %d used", size, r.dmaUsed)
+		return framework.Block{}, fmt.Errorf("driver allocates %d bytes with %d used", size, r.dmaUsed)
 	}
 	r.dmaUsed = at + size
 	b := r.memory.Bytes()[at : at+size : at+size]
 	clear(b)
-	return framework.Block{Bytes: b, Addr: iova + uint64(at)}, nil
+	return framework.Block{Bytes: b, Addr: r.iova + uint64(at)}, nil
 }
 
 // MAC is the address that the rig gives its device.
@@ -204,15 +304,30 @@ func Plan(choice framework.InterruptChoice, queues int) framework.VectorPlan {
 // vectors.
 func (r *Rig) Start() {
 	r.T.Helper()
-	r.mark = r.dmaUsed
-	qs, err := r.Device.Start(r.Config)
-	r.must(err)
-	r.Queues = qs
-	r.sent = make([][]sentPacket, len(qs.Tx))
-	r.setInterrupts()
-	for q := range qs.Rx {
+	r.must(r.TryStart())
+	for q := range r.Queues.Rx {
 		r.Refill(q)
 	}
+	r.UnmaskAll()
+}
+
+// TryStart starts the device with r.Config and nothing else: no buffer is posted
+// and every vector is masked.
+func (r *Rig) TryStart() error {
+	r.mark = r.dmaUsed
+	r.setInterrupts()
+	qs, err := r.Device.Start(r.Config)
+	if err != nil {
+		r.dmaUsed = r.mark
+		return err
+	}
+	r.Queues = qs
+	r.sent = make([][]sentPacket, len(qs.Tx))
+	return nil
+}
+
+// UnmaskAll unmasks all vectors.
+func (r *Rig) UnmaskAll() {
 	for v := range r.Config.Interrupts.Vectors {
 		r.Device.Unmask(v)
 	}
@@ -231,7 +346,9 @@ func (r *Rig) setInterrupts() {
 // Stop stops the device; every buffer is the rig's again.
 func (r *Rig) Stop() {
 	r.T.Helper()
-	r.must(r.Device.Stop(r.Context))
+	if err := r.Device.Stop(context.WithoutCancel(r.Context)); err != nil {
+		r.T.Errorf("stop: %v", err)
+	}
 	r.Queues = framework.Queues{}
 	r.dmaUsed = r.mark
 	for b, w := range r.with {

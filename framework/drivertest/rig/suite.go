@@ -165,7 +165,7 @@ func oneQueue(c *framework.Config) {
 // testReceiveDropped: without flow control what does not fit is dropped, and the
 // queue goes on afterwards.
 func testReceiveDropped(t *testing.T, make Make) {
-	n := make(t, NetOptions{Options: Options{Config: oneQueue}, Wire: sim.WireOptions{NoFlowControl: true}})
+	n := make(t, NetOptions{Options: Options{Config: oneQueue}, SimOptions: SimOptions{Wire: sim.WireOptions{NoFlowControl: true}}})
 	for i := range 200 {
 		n.Inject(Frame{Seq: uint32(i), Payload: 64}.Build())
 	}
@@ -496,7 +496,7 @@ func testLinkChange(t *testing.T, make Make) {
 			n := make(t, NetOptions{Options: Options{Kind: &k.Kind}})
 			n.Admin()
 			for _, up := range []bool{false, true} {
-				n.Wire.SetLink(up)
+				n.SetLink(up)
 				changed := false
 				for !changed {
 					n.WaitCause(n.Config.Interrupts.AdminVector, func(c framework.Cause) bool { return c.Admin })
@@ -582,7 +582,7 @@ func (n *Net) serve() (stop func()) {
 
 // testRestart starts and stops often, at times with packets under way.
 func testRestart(t *testing.T, make Make) {
-	n := make(t, NetOptions{Wire: sim.WireOptions{NoFlowControl: true}})
+	n := make(t, NetOptions{SimOptions: SimOptions{Wire: sim.WireOptions{NoFlowControl: true}}})
 	times := 1000
 	if testing.Short() {
 		times = 50
@@ -616,7 +616,7 @@ func testUnplugged(t *testing.T, make Make) {
 	kinds := make(t, NetOptions{Options: Options{Stopped: true}}).Info.Interrupts
 	n := make(t, NetOptions{Options: Options{Kind: &kinds[len(kinds)-1].Kind}})
 	n.RoundTrip()
-	n.Bus.Unplug()
+	n.Unplug()
 	if e := n.Admin(); !e.Gone {
 		t.Errorf("events %+v", e)
 	}
