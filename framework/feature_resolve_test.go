@@ -181,7 +181,8 @@ func randomSources(t *testing.T, rng *rand.Rand) (s FeatureSources, off Features
 	s.Info.Features, s.Info.CoalescedSizeKnown = pick(), rng.IntN(2) == 0
 	s.Port.Accepts, s.Port.ExactSegments = pick(), rng.IntN(2) == 0
 	s.Link = Link{Up: rng.IntN(2) == 0, Mbps: 100}
-	off = pick() & pick() & pick()
+	some := [3]Features{pick(), pick(), pick()} // few features at once
+	off = some[0] & some[1] & some[2]
 	s.Wanted = []FeatureSetting{{pick(), FeatureWant(rng.IntN(3)), "a"}, {off, WantOff, "b"}}
 	return s, off
 }

@@ -123,12 +123,6 @@ func (q *interrupts) maskVector(vector int, masked bool) {
 	}
 }
 
-func (q *interrupts) vectorMasked(vector int) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.masked[vector/32]>>(vector%32)&1 != 0
-}
-
 func (q *interrupts) pendingWord(i int) uint32 {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -78,7 +78,6 @@ func bounce(l *Lower, stop chan struct{}) {
 // carousel is a port that sends what it receives until enough went round.
 type carousel struct {
 	h       *Host
-	batch   framework.Batch // send takes from it
 	left    atomic.Int64
 	done    chan struct{}
 	refused atomic.Uint64

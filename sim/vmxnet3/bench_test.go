@@ -2,7 +2,6 @@ package vmxnet3
 
 import (
 	"encoding/binary"
-	"fmt"
 	"testing"
 
 	"nicd/bus"
@@ -49,7 +48,7 @@ func benchTxRx(b *testing.B, size int, features uint32) {
 			before := r.bytes
 			r.poll()
 			if r.bytes == before && d.m.tx.blocked == nil {
-				b.Fatal(fmt.Sprintf("lost: %d of %d bytes", r.bytes, want))
+				b.Fatalf("lost: %d of %d bytes", r.bytes, want)
 			}
 			e.m.Work(64)
 		}
