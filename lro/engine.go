@@ -31,8 +31,9 @@ type Engine struct {
 	maxLen         uint32
 	maxSegments    uint16
 	passUnverified bool
-	open           uint64 // aggregates that are open now
-	longWay        bool   // for tests: never take quick
+	open           uint64      // aggregates that are open now
+	out            []Aggregate // of the batch that runs
+	longWay        bool        // for tests: never take quick
 	stats          Stats
 	view           view
 }
@@ -87,35 +88,39 @@ func (e *Engine) Batch(in []Packet, out []Aggregate) []Aggregate {
 	return out
 }
 
-// run takes the packets from index i on.
+// run takes the packets from index i on and appends the outputs to out.
 func (e *Engine) run(in []Packet, i int, out []Aggregate) []Aggregate {
+	e.out = out
 	for {
 		if !e.longWay {
-			i, out = e.quick(in, i, out)
+			i = e.quick(in, i)
 		}
 		if i >= len(in) {
-			return out
+			break
 		}
-		out = e.one(in, i, out)
+		e.one(in, i)
 		i++
 	}
+	out, e.out = e.out, nil
+	return out
 }
 
 // one takes packet i, whatever it is.
-func (e *Engine) one(in []Packet, i int, out []Aggregate) []Aggregate {
+func (e *Engine) one(in []Packet, i int) {
 	p, v := &in[i], &e.view
 	r := v.parse(p, e)
 	p.Next = -1
 	p.PayloadOffset = v.headerLen
 	p.PayloadLen = v.payload
 	if r != reasonNone {
-		return e.pass(p, int32(i), r, out)
+		e.pass(p, int32(i), r)
+		return
 	}
-	return e.take(in, int32(i), out)
+	e.take(in, int32(i))
 }
 
 // pass lets packet i go alone, after ending what it must not overtake.
-func (e *Engine) pass(p *Packet, i int32, r Reason, out []Aggregate) []Aggregate {
+func (e *Engine) pass(p *Packet, i int32, r Reason) {
 	v := &e.view
 	switch v.scope {
 	case scopeFlow:
@@ -127,14 +132,14 @@ func (e *Engine) pass(p *Packet, i int32, r Reason, out []Aggregate) []Aggregate
 	case scopeAll:
 		e.closeAll(r)
 	}
-	return e.alone(p, i, r, out)
+	e.alone(p, i, r)
 }
 
 // alone appends packet i as an output of its own.
-func (e *Engine) alone(p *Packet, i int32, r Reason, out []Aggregate) []Aggregate {
+func (e *Engine) alone(p *Packet, i int32, r Reason) {
 	e.stats.Passed[r]++
-	out = append(out, e.aggregate(p, i))
-	a := &out[len(out)-1]
+	e.out = append(e.out, e.aggregate(p, i))
+	a := &e.out[len(e.out)-1]
 	switch r {
 	case ReasonHardware, ReasonOversize:
 		a.Flags |= Bypassed
@@ -143,7 +148,6 @@ func (e *Engine) alone(p *Packet, i int32, r Reason, out []Aggregate) []Aggregat
 	case ReasonBadChecksum:
 		a.Checksum = ChecksumBad
 	}
-	return out
 }
 
 // aggregate returns an output with packet i, as it was parsed, as its only member.

@@ -3,14 +3,15 @@ package lro
 import "bytes"
 
 // take appends the packet in the view, which is the one with index i, to its flow's aggregate, or opens one with it.
-func (e *Engine) take(in []Packet, i int32, out []Aggregate) []Aggregate {
+func (e *Engine) take(in []Packet, i int32) {
 	v, p := &e.view, &in[i]
 	hash := e.table.hash(v)
 	x, free := e.table.find(v, hash)
 	if x == nil || x.out < 0 {
-		return e.begin(p, i, x, hash, free, out)
+		e.begin(p, i, x, hash, free)
+		return
 	}
-	a := &out[x.out]
+	a := &e.out[x.out]
 	r := x.mismatch(v, a)
 	if r == reasonNone && v.deep && !deepEqual(in[a.Head].Data, p.Data, v) {
 		r = ReasonOptions
@@ -20,14 +21,15 @@ func (e *Engine) take(in []Packet, i int32, out []Aggregate) []Aggregate {
 	}
 	if r != reasonNone {
 		e.close(x, r)
-		return e.begin(p, i, x, hash, free, out)
+		e.begin(p, i, x, hash, free)
+		return
 	}
 	if p.Checksum == ChecksumUnknown && !e.verify(p, v.l3, v.l4, v.headerLen) {
 		e.close(x, ReasonBadChecksum)
-		return e.alone(p, i, ReasonBadChecksum, out)
+		e.alone(p, i, ReasonBadChecksum)
+		return
 	}
 	e.join(in, i, x, a)
-	return out
 }
 
 // mismatch returns why the view cannot follow the entry's last segment; reasonNone if it can.
@@ -133,10 +135,11 @@ func (e *Engine) last(a *Aggregate, ending uint8, payload uint32, size uint16) R
 
 // begin opens an aggregate with packet i, which is in the view. x is the flow's entry if it has one; if not, free is the
 // free way of its set.
-func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, free int, out []Aggregate) []Aggregate {
+func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, free int) {
 	v := &e.view
 	if v.ending != 0 || e.maxSegments == 1 || group(v.flags, v.link[0], &v.addr) {
-		return e.alone(p, i, e.only(v), out)
+		e.alone(p, i, e.only(v))
+		return
 	}
 	if x == nil {
 		if free == ways {
@@ -150,16 +153,15 @@ func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, free int, out 
 	x.mark = v.mark
 	x.next = v.seq + v.payload
 	x.limit = e.limit(v)
-	x.out = int32(len(out))
+	x.out = int32(len(e.out))
 	x.size = uint16(v.payload)
 	x.id = v.id
 	x.mode = IDNone
 	e.open++
-	out = append(out, Aggregate{
+	e.out = append(e.out, Aggregate{
 		Head: i, Tail: i, Len: p.Len, Segments: 1, SegmentSize: uint16(v.payload),
 		L3Offset: v.l3, L4Offset: v.l4, HeaderLen: v.headerLen, Checksum: p.Checksum, Flags: v.flags,
 	})
-	return out
 }
 
 // only returns why nothing may follow the packet in the view, which could be part of an aggregate otherwise.

@@ -13,7 +13,7 @@ import (
 // traces and compares. The speed comes from doing everything in one place: a packet's words go from the frame into
 // registers and are compared there with the entry, without a view in memory; whatever differs is found by one
 // comparison; and the branches go the same way for packet after packet.
-func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
+func (e *Engine) quick(in []Packet, i int) int {
 	const (
 		longest4 = ethernetLen + 20 + 20 + 12
 		longest6 = ethernetLen + ipv6Len + 20 + 12
@@ -24,11 +24,11 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 		p := &in[i]
 		d := p.Data
 		if len(d) < longest4 || p.Flags&HardwareCoalesced != 0 || p.Segments > 1 || p.SegmentSize != 0 {
-			return i, out
+			return i
 		}
 		if p.Checksum != ChecksumVerified &&
 			(p.Checksum != ChecksumUnknown || e.passUnverified || int(p.Len) > len(d)) {
-			return i, out
+			return i
 		}
 		h := (*[longest4]byte)(d)
 		link0 := binary.LittleEndian.Uint64(h[0:8])
@@ -51,12 +51,12 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			w2 := binary.LittleEndian.Uint64(h[30:38]) // destination, ports
 			w3 := binary.LittleEndian.Uint64(h[38:46]) // sequence, acknowledgement
 			if (w0&0xff^0x45)|(w0>>48&^0x40)|(w1>>8&0xff^protocolTCP) != 0 {
-				return i, out
+				return i
 			}
 			sum, carry := bits.Add64(w0, w1, 0)
 			sum, carry = bits.Add64(sum, w2&0xffffffff, carry)
 			if (sum+carry)%65535 != 0 || uint16(w1>>16) == 0xffff {
-				return i, out
+				return i
 			}
 			addr[0] = w1>>32 | w2<<32
 			ports = w2 >> 32
@@ -71,7 +71,7 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 		case link1>>48 == 0xdd86 && len(d) >= longest6:
 			h := (*[longest6]byte)(d)
 			if w0&0xf0 != 0x60 || w0>>48&0xff != protocolTCP {
-				return i, out
+				return i
 			}
 			addr[0] = binary.LittleEndian.Uint64(h[22:30])
 			addr[1] = binary.LittleEndian.Uint64(h[30:38])
@@ -88,20 +88,20 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			meta = ethernetLen | 6<<32
 			headerLen, flags = longest6, TCP|IPv6
 		default:
-			return i, out
+			return i
 		}
 		if tcp>>8&control != flagACK || uint16(tcp>>32) == 0xffff || total+ethernetLen != p.Len || total > e.mtu {
-			return i, out
+			return i
 		}
 		if tcp&0xf0 == 0x50 {
 			headerLen -= 12
 			opt, tail = 0, tail>>32<<32
 		} else if tcp&0xf0 != 0x80 {
-			return i, out
+			return i
 		}
 		payload := p.Len - headerLen
 		if int32(payload) <= 0 {
-			return i, out
+			return i
 		}
 		ending := uint8(tcp>>8) & (flagFIN | flagPSH)
 		tcp &^= 0xffff<<32 | (flagFIN|flagPSH)<<8
@@ -131,7 +131,7 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			x.out < 0 && x.addr == addr && x.ports == ports && x.meta == meta {
 			// The first packet of its flow, or the first one after what has ended.
 			if ending != 0 || e.maxSegments == 1 || e.maxLen != maxIPv6Len || group(flags, link0, &addr) {
-				return i, out
+				return i
 			}
 			if way == ways {
 				way = t.oldest(hash)
@@ -145,13 +145,13 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			x.addr = addr
 			x.ports, x.tags, x.meta = ports, 0, meta
 			x.link[0], x.link[1], x.net, x.tcp, x.opt, x.tail = link0, link1, net, tcp, opt, tail
-			x.mark, x.next, x.limit, x.out = p.Mark, seq+payload, limit(flags), int32(len(out))
+			x.mark, x.next, x.limit, x.out = p.Mark, seq+payload, limit(flags), int32(len(e.out))
 			x.size, x.id, x.mode = uint16(payload), id, IDNone
 			if tcp&(flagCWR<<8) != 0 {
 				flags |= CWRCopied
 			}
 			e.open++
-			out = append(out, Aggregate{
+			e.out = append(e.out, Aggregate{
 				Head: int32(i), Tail: int32(i), Len: p.Len, Segments: 1, SegmentSize: uint16(payload),
 				L3Offset: ethernetLen, L4Offset: l4Offset(flags), HeaderLen: uint16(headerLen),
 				Checksum: p.Checksum, Flags: flags,
@@ -167,16 +167,16 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 		step := id - x.id
 		mode := IDFixed - IDMode(step)
 		if differs != 0 || x.out < 0 || step > 1 || payload > uint32(x.size) {
-			return i, out
+			return i
 		}
-		a := &out[x.out]
+		a := &e.out[x.out]
 		if a.Len+payload > x.limit || x.mode != mode && x.mode != IDNone {
-			return i, out
+			return i
 		}
 		p.Next, p.PayloadOffset, p.PayloadLen = -1, uint16(headerLen), payload
 		// Both are verified or unknown: nothing else gets here.
 		if p.Checksum&a.Checksum != ChecksumVerified && !e.verifyBoth(in, p, a) {
-			return i, out
+			return i
 		}
 		in[a.Tail].Next = int32(i)
 		a.Tail = int32(i)
@@ -195,7 +195,7 @@ func (e *Engine) quick(in []Packet, i int, out []Aggregate) (int, []Aggregate) {
 			e.close(x, e.last(a, ending, payload, x.size))
 		}
 	}
-	return i, out
+	return i
 }
 
 // verifyBoth reports whether the checksums of the head and of the packet that is to join are right, where they are
