@@ -44,7 +44,7 @@ var mayUse = map[string][]string{
 		"port/tap/", "bus/qemu/", "proto/",
 	},
 	"golang.org/x/sys/unix": {
-		"bus/", "daemon/socket.go", "daemon/usage.go", "framework/engine/pin.go", "framework/plugin/", "port/tap/",
+		"bus/", "daemon/socket.go", "daemon/usage.go", "framework/engine/pin.go", "framework/plugin/", "port/tap/", "sim/tap/",
 		"lro/testdata/",
 	},
 }
