@@ -27,8 +27,11 @@ type Preparer interface {
 	Prepare(from, to int)
 }
 
-// Passes is how often each trace is run.
-const Passes = 11
+// Each trace is run Warm times and then Passes times, which are timed.
+const (
+	Warm   = 4
+	Passes = 21
+)
 
 // Main runs the engine that open returns for all traces that it supports. open returns nil for those it does not.
 func Main(open func(s trace.Spec, frames [][]byte, verify bool) Engine) {
@@ -50,9 +53,13 @@ func Main(open func(s trace.Spec, frames [][]byte, verify bool) Engine) {
 func report(s trace.Spec, verify bool, e Engine) {
 	times := make([]time.Duration, Passes)
 	outputs := 0
+	for range Warm {
+		e.Reset()
+		pass(s, e)
+	}
 	for i := range times {
 		e.Reset()
-		if i%4 == 0 {
+		if i%8 == 0 {
 			runtime.GC()
 		}
 		times[i], outputs = pass(s, e)

@@ -16,7 +16,7 @@
 #include <rte_mbuf.h>
 #include <rte_net.h>
 
-enum { BATCH = 64, PASSES = 11, MAX_PACKETS = 32768 };
+enum { BATCH = 64, WARM = 4, PASSES = 21, MAX_PACKETS = 32768 };
 
 static uint32_t count, header_len, payload_len;
 static uint8_t *payload, *headers;
@@ -112,6 +112,10 @@ int main(int argc, char **argv)
 		uint32_t outputs = 0;
 		load(argv[i]);
 		reset(1);
+		for (int j = 0; j < WARM; j++) {
+			reset(0);
+			pass(&outputs);
+		}
 		for (int j = 0; j < PASSES; j++) {
 			reset(0);
 			t[j] = pass(&outputs);
