@@ -34,6 +34,12 @@ func makePlan(c *config.Interface, info *framework.Info, quirks *framework.Resol
 		CPUs:     c.CPUs,
 	}
 	p.SpinMicros = int(c.Spin / time.Microsecond)
+	if c.CPUs != nil {
+		// Tasks can be placed only if they never sleep: waking a thread that is
+		// bound takes forty times as long. The engine checks that enough
+		// processors are left.
+		p.SpinMicros = -1
+	}
 	if p.MAC == (framework.MAC{}) {
 		p.MAC = info.MAC
 	}
