@@ -112,7 +112,11 @@ func (s *Segmenter) NextFrame(frame []byte) (int, bool) {
 	copy(header, s.fragments[0])
 	s.writeIP(header, size)
 	s.writeTransport(header, size)
-	s.finishChecksum(header, size, checksum.Sum(payload))
+	var sum uint16
+	if s.params.Checksum == ChecksumFull {
+		sum = checksum.Sum(payload)
+	}
+	s.finishChecksum(header, size, sum)
 	s.index++
 	return end + size, true
 }
