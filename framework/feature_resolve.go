@@ -176,12 +176,12 @@ func (r *featureResolver) wanted(f Features) (FeatureWant, bool) {
 	}
 	switch {
 	case want == WantOff:
-		r.say("off: config %s", origin)
+		r.say("off: %s", operator(origin))
 		return want, false
 	case want == WantSoftware:
-		r.say("wanted in software: config %s", origin)
+		r.say("wanted in software: %s", operator(origin))
 	case origin != "":
-		r.say("wanted: config %s", origin)
+		r.say("wanted: %s", operator(origin))
 	default:
 		r.say("wanted by default")
 	}

@@ -18,6 +18,8 @@ var (
 	ErrQuirkValue = errors.New("wrong value for a quirk")
 	// ErrForeignQuirk: the quirk is another driver's own.
 	ErrForeignQuirk = errors.New("quirk of another driver")
+	// ErrUnsafeQuirk: an operator set an unsafe quirk without accepting that.
+	ErrUnsafeQuirk = errors.New("unsafe quirk")
 )
 
 // QuirkInfo describes a quirk: a typed way in which devices differ. The registry
@@ -32,7 +34,14 @@ type QuirkInfo struct {
 	Reference string // where it is known from
 	Min, Max  int    // for int
 	Driver    string // the driver it is for, "" for all
-	id        int
+	// Live: another value takes effect with the next plan, without restarting
+	// the device. Others are read when the device starts.
+	Live bool
+	// Unsafe: a value that is wrong for the device loses packets or throughput
+	// without a word. Drivers declare such quirks; operators may set them only
+	// where the config says that it accepts that, see QuirkSources.Unsafe.
+	Unsafe bool
+	id     int
 }
 
 var registry []*QuirkInfo

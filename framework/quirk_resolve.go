@@ -35,6 +35,9 @@ type QuirkSources struct {
 	Facts        DeviceFacts
 	// DriverConfig and InterfaceConfig are the operator's settings.
 	DriverConfig, InterfaceConfig []QuirkSetting
+	// Unsafe: the operator accepts quirks that are unsafe to set. Without it one
+	// in DriverConfig or InterfaceConfig is an error.
+	Unsafe bool
 	// Defines are the driver's own quirks if its package is not part of this
 	// program: what [QuirksOf] answered in the plugin.
 	Defines []QuirkInfo
@@ -73,10 +76,10 @@ func ResolveQuirks(s QuirkSources) (*Resolution, error) {
 			return nil, err
 		}
 	}
-	if err := r.configure(s.Driver, s.DriverConfig, FromDriverConfig); err != nil {
+	if err := r.configure(s, s.DriverConfig, FromDriverConfig); err != nil {
 		return nil, err
 	}
-	if err := r.configure(s.Driver, s.InterfaceConfig, FromInterfaceConfig); err != nil {
+	if err := r.configure(s, s.InterfaceConfig, FromInterfaceConfig); err != nil {
 		return nil, err
 	}
 	return r, nil
@@ -125,13 +128,25 @@ func (r *Resolution) declare(s QuirkSources, conditional bool) error {
 	return nil
 }
 
-func (r *Resolution) configure(driver string, settings []QuirkSetting, level Level) error {
+func (r *Resolution) configure(s QuirkSources, settings []QuirkSetting, level Level) error {
 	for _, c := range settings {
-		if err := r.set(driver, c.Name, c.Value, level, "config "+c.Origin); err != nil {
+		if v := r.find(c.Name); v != nil && v.Info.Unsafe && !s.Unsafe {
+			return fmt.Errorf("%s: %w: %s is refused unless the config's daemon block says unsafe = true", c.Origin, ErrUnsafeQuirk, c.Name)
+		}
+		if err := r.set(s.Driver, c.Name, c.Value, level, operator(c.Origin)); err != nil {
 			return fmt.Errorf("%s: %w", c.Origin, err)
 		}
 	}
 	return nil
+}
+
+// operator says whose setting it was: what stands in a file is config, the rest
+// speaks for itself ("nicd set").
+func operator(origin string) string {
+	if strings.Contains(origin, ":") {
+		return "config " + origin
+	}
+	return origin
 }
 
 func (r *Resolution) set(driver, name, value string, level Level, because string) error {

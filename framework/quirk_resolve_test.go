@@ -158,3 +158,34 @@ func TestResolveQuirksOfAPluginsOwn(t *testing.T) {
 		t.Fatalf("QuirksOf nobody: %v", own)
 	}
 }
+
+// What is unsafe takes the operator's word for it; a driver may declare it.
+func TestUnsafeQuirks(t *testing.T) {
+	s := alphaSources()
+	s.Declarations = []Declaration{MetadataOnQuirk.Is(FirstCompletion, Match{}, "R")}
+	if v, _ := resolve(t, s).Lookup("metadata-on"); v.Value != "first" {
+		t.Errorf("declared by the driver: %+v", v)
+	}
+	s.InterfaceConfig = []QuirkSetting{{"metadata-on", "last", "n.hcl:5: interface v"}}
+	if _, err := ResolveQuirks(s); !errors.Is(err, ErrUnsafeQuirk) || !strings.Contains(err.Error(), "n.hcl:5: interface v") || !strings.Contains(err.Error(), "unsafe = true") {
+		t.Errorf("set by an operator: %v", err)
+	}
+	s.Unsafe = true
+	if v, _ := resolve(t, s).Lookup("metadata-on"); v.Value != "last" {
+		t.Errorf("set by an operator who accepts it: %+v", v)
+	}
+}
+
+// A setting that no file made speaks for itself.
+func TestOriginsOfSettings(t *testing.T) {
+	s := alphaSources()
+	s.InterfaceConfig = []QuirkSetting{{"lro-owner", "none", "nicd set"}}
+	if v, _ := resolve(t, s).Lookup("lro-owner"); v.Because != "nicd set" || v.Level != FromInterfaceConfig {
+		t.Errorf("%+v", v)
+	}
+	f := vmxSources(t)
+	f.Wanted = []FeatureSetting{{LRO, WantOff, "nicd set"}}
+	if got := ResolveFeatures(f).Of(LRO).String(); got != "lro: off: off: nicd set" {
+		t.Error(got)
+	}
+}

@@ -22,6 +22,7 @@ var LROOwnerQuirk = NewChoiceQuirk(QuirkInfo{
 	Choices:   []string{"none", "software", "hardware-only", "hybrid"},
 	Doc:       "Who merges received TCP segments: nobody, the software engine, the device alone, or each what the other left.",
 	Reference: "freebsd-net 2020-02, terrible vmxnet3 rx performance with lro (post iflib)",
+	Live:      true,
 }, LROSoftware)
 
 // ContiguousHeadersQuirk: whether a sent packet's headers have to lie in one
@@ -30,6 +31,7 @@ var ContiguousHeadersQuirk = NewBoolQuirk(QuirkInfo{
 	Name:      "contiguous-headers",
 	Doc:       "The headers of a packet with a transmit offload must lie in its first fragment; the engine pulls them up.",
 	Reference: "OpenBSD vmx(4) c95756fbdbd6; Linux vmxnet3 copies headers to its data ring",
+	Live:      true,
 }, false)
 
 // MinFrameQuirk is the shortest frame that the device sends as it is.
@@ -38,6 +40,7 @@ var MinFrameQuirk = NewIntQuirk(QuirkInfo{
 	Doc:       "Shortest frame in bytes, without FCS, that may be given to the device; the engine pads with zeros. 0 leaves padding to the device.",
 	Reference: "iflib IFLIB_NEED_ETHER_PAD; 8254x manual 3.3.3, short packets without PSP",
 	Min:       0, Max: 128,
+	Live: true,
 }, 0)
 
 // BellDelayQuirk says how long a transmit bell may wait for company.
@@ -46,6 +49,7 @@ var BellDelayQuirk = NewIntQuirk(QuirkInfo{
 	Doc:       "Microseconds that a transmit bell may wait while more packets come, for devices where a bell costs a VM exit. It never waits on an idle queue.",
 	Reference: "iflib txq_max_db_deferred; r343291 on vmx(4) doorbells",
 	Min:       0, Max: 1000,
+	Live: true,
 }, 0)
 
 // Position says which completion of a packet that has several.
@@ -63,6 +67,7 @@ var MetadataOnQuirk = NewChoiceQuirk(QuirkInfo{
 	Choices:   []string{"last", "first"},
 	Doc:       "Which completion of a received packet with several carries its checksum verdict, VLAN tag and hash.",
 	Reference: "FreeBSD D23949, LRO packets dropped for the first completion's flags; DPDK d08e3c90d4",
+	Unsafe:    true,
 }, LastCompletion)
 
 // SkipsRxSlotsQuirk: whether receive descriptors come back in order and all of
@@ -95,6 +100,7 @@ var TxInterruptQuirk = NewBoolQuirk(QuirkInfo{
 	Name:      "tx-interrupt",
 	Doc:       "Finished transmit packets raise an interrupt; without it they are collected when the queue's receive half runs or more is sent.",
 	Reference: "iflib softirq transmit vectors; FreeBSD PR 248652, netmap transmit without interrupt",
+	Live:      true,
 }, true)
 
 // TSOMinLinkQuirk: at which link speeds TSO works.
@@ -103,6 +109,7 @@ var TSOMinLinkQuirk = NewIntQuirk(QuirkInfo{
 	Doc:       "Slowest link in Mbit/s on which the device may segment; below it the framework does. 0 is any.",
 	Reference: "FreeBSD rG2ddf24f8f525, TSO at 10 and 100 Mbit/s hangs em(4)",
 	Min:       0, Max: 400_000,
+	Live: true,
 }, 0)
 
 // MaxDescriptorBytesQuirk caps Info.MaxTxFragmentLen.
@@ -129,6 +136,7 @@ var ChecksumTrustQuirk = NewChoiceQuirk(QuirkInfo{
 	Choices:   []string{"good", "nothing"},
 	Doc:       "Whether a packet whose checksums the device found good is believed to be, or nothing it says of them, which turns rx-csum and with it hardware LRO off.",
 	Reference: "QEMU e1000 sets IXSM on every packet; FreeBSD D13561, LRO merged segments with bad checksums",
+	Live:      true,
 }, TrustGood)
 
 // ResetMethod says how a device is reset.

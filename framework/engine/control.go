@@ -20,6 +20,9 @@ type Control interface {
 	// Change makes p the plan in force, the least disruptive way that the driver
 	// knows, and tells which that was. On error the old plan stays in force.
 	Change(ctx context.Context, p Plan) (framework.Effect, error)
+	// Effect says what Change would take to get to p, or why it would refuse p
+	// at once. It changes nothing.
+	Effect(ctx context.Context, p Plan) (framework.Effect, error)
 	// SetQuirks changes quirks' effective values.
 	SetQuirks(ctx context.Context, values map[string]string) error
 	SetFilters(ctx context.Context, f framework.Filters) error
@@ -44,6 +47,9 @@ type Plan struct {
 	RxBudget                     int                // packets a poll; 0 is the default
 	SpinMicros                   int                // how long an idle task looks before it sleeps
 	CPUs                         []int              // per queue; nil leaves placement to the scheduler
+	// Restart has Change stop and start the device even if nothing in the plan
+	// asks for that: a quirk has another value that drivers read at Start.
+	Restart bool
 }
 
 // Event is something that an engine reports by itself.

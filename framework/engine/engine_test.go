@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -378,6 +379,13 @@ func TestChange(t *testing.T) {
 		t.Helper()
 		p := r.e.plan
 		change(&p)
+		was := r.e.plan
+		if says, err := r.e.Effect(ctx, p); err != nil || says != want {
+			t.Errorf("%s: said beforehand: %v, %v", what, says, err)
+		}
+		if !reflect.DeepEqual(r.e.plan, was) {
+			t.Errorf("%s: asking changed the plan", what)
+		}
 		got, err := r.e.Change(ctx, p)
 		if err != nil || got != want {
 			t.Errorf("%s: %v, %v", what, got, err)
@@ -388,8 +396,9 @@ func TestChange(t *testing.T) {
 			r.until(what+": it goes on", func() bool { return len(r.deliveries(q)) == had+1 })
 		}
 	}
-	check("budget", framework.Live, func(p *Plan) { p.RxBudget = 8; p.SpinMicros = 50 })
-	check("features", framework.Live, func(p *Plan) { p.Features &^= framework.TSO4 })
+	check("budget", framework.Quiesce, func(p *Plan) { p.RxBudget = 8; p.SpinMicros = 50 })
+	check("features", framework.Quiesce, func(p *Plan) { p.Features &^= framework.TSO4 })
+	check("LRO", framework.Live, func(p *Plan) { p.Features ^= framework.LRO })
 	r.dev.effect = framework.Quiesce
 	check("MTU", framework.Quiesce, func(p *Plan) { p.MTU = 9000 })
 	if r.dev.starts != 1 || r.dev.settings.MTU != 9000 {
@@ -398,7 +407,9 @@ func TestChange(t *testing.T) {
 	check("queues", framework.Reset, func(p *Plan) { p.RxQueues, p.TxQueues = 1, 1 })
 	check("ring", framework.Reset, func(p *Plan) { p.RxDescriptors = 128 })
 	check("queues", framework.Reset, func(p *Plan) { p.RxQueues, p.TxQueues = 2, 2 })
-	if r.dev.starts != 4 || r.count(ResetsByChange) != 3 {
+	check("restart", framework.Reset, func(p *Plan) { p.Restart = true })
+	r.e.plan.Restart = false
+	if r.dev.starts != 5 || r.count(ResetsByChange) != 4 {
 		t.Errorf("%d starts", r.dev.starts)
 	}
 

@@ -323,15 +323,9 @@ func (e *Engine) Change(ctx context.Context, p Plan) (framework.Effect, error) {
 		return 0, err
 	}
 	defer e.give()
-	if err := e.checkPlan(&p); err != nil {
+	effect, err := e.effect(&p)
+	if err != nil {
 		return 0, err
-	}
-	effect := framework.Reset
-	if sameLayout(&e.plan, &p) {
-		var err error
-		if effect, err = e.dev.Plan(p.Settings); err != nil {
-			return 0, err
-		}
 	}
 	if effect == framework.Reset {
 		return effect, e.restart(ctx, p)
@@ -339,12 +333,45 @@ func (e *Engine) Change(ctx context.Context, p Plan) (framework.Effect, error) {
 	return effect, e.applyLive(p, effect)
 }
 
+// Effect says what Change would take. It changes nothing.
+func (e *Engine) Effect(ctx context.Context, p Plan) (framework.Effect, error) {
+	if err := e.take(ctx, started); err != nil {
+		return 0, err
+	}
+	defer e.give()
+	return e.effect(&p)
+}
+
+// effect is what it takes to get from the plan in force to p: what the driver
+// says, or more if the engine's own part in the change takes more.
+func (e *Engine) effect(p *Plan) (framework.Effect, error) {
+	if err := e.checkPlan(p); err != nil {
+		return 0, err
+	}
+	if p.Restart || !sameLayout(&e.plan, p) {
+		return framework.Reset, nil
+	}
+	effect, err := e.dev.Plan(p.Settings)
+	if err != nil {
+		return 0, err
+	}
+	if e.disturbs(p) {
+		effect = max(effect, framework.Quiesce)
+	}
+	return effect, nil
+}
+
+// disturbs tells whether tasks have to be halted for a moment on the way to p:
+// they read budget, spin and transmit rules while they run. LRO is not among
+// these: a queue takes over another coalescer between two batches.
+func (e *Engine) disturbs(p *Plan) bool {
+	return p.budget() != e.plan.budget() || p.SpinMicros != e.plan.SpinMicros ||
+		(p.Features^e.plan.Features)&^framework.LRO != 0 || p.MTU != e.plan.MTU
+}
+
 // applyLive changes settings while the device runs.
 func (e *Engine) applyLive(p Plan, effect framework.Effect) error {
-	// Tasks read budget, spin and transmit rules while they run; a change of
-	// these halts them for a moment, the device runs on.
-	halt := effect == framework.Quiesce || p.budget() != e.plan.budget() ||
-		p.SpinMicros != e.plan.SpinMicros || p.Features != e.plan.Features || p.MTU != e.plan.MTU
+	halt := effect == framework.Quiesce
 	if halt {
 		e.stopTasks()
 		defer e.startTasks()

@@ -125,6 +125,15 @@ func (r *remote) Change(ctx context.Context, p engine.Plan) (effect framework.Ef
 	return effect, err
 }
 
+func (r *remote) Effect(ctx context.Context, p engine.Plan) (effect framework.Effect, err error) {
+	err = r.process.call(ctx, "ask what a change takes", func(ctx context.Context) error {
+		pb, err := r.process.rpc.Effect(ctx, planTo(p))
+		effect = min(framework.Effect(pb.GetEffect()), framework.Reset)
+		return err
+	})
+	return effect, err
+}
+
 func (r *remote) SetQuirks(ctx context.Context, values map[string]string) error {
 	return r.process.call(ctx, "set quirks", func(ctx context.Context) error {
 		_, err := r.process.rpc.SetQuirks(ctx, &driverpb.SetQuirksRequest{Values: values})

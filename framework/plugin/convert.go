@@ -38,6 +38,7 @@ func descriptionTo(d framework.Description) *driverpb.Description {
 		pb.Quirks = append(pb.Quirks, &driverpb.QuirkInfo{
 			Name: q.Name, Type: q.Type, Choices: q.Choices, Default: q.Default, Doc: q.Doc,
 			Reference: q.Reference, Min: int64(q.Min), Max: int64(q.Max), Driver: q.Driver,
+			Live: q.Live, Unsafe: q.Unsafe,
 		})
 	}
 	return pb
@@ -62,6 +63,7 @@ func descriptionFrom(pb *driverpb.Description) Description {
 		d.OwnQuirks = append(d.OwnQuirks, framework.QuirkInfo{
 			Name: q.GetName(), Type: q.GetType(), Choices: q.GetChoices(), Default: q.GetDefault(), Doc: q.GetDoc(),
 			Reference: q.GetReference(), Min: int(q.GetMin()), Max: int(q.GetMax()), Driver: q.GetDriver(),
+			Live: q.GetLive(), Unsafe: q.GetUnsafe(),
 		})
 	}
 	return d
@@ -134,6 +136,7 @@ func planTo(p engine.Plan) *driverpb.Plan {
 		},
 		Filters: filtersTo(p.Filters),
 		Lro:     uint32(p.LRO), RxBudget: int64(p.RxBudget), SpinMicros: int64(p.SpinMicros), Cpus: int64s(p.CPUs),
+		Restart: p.Restart,
 	}
 }
 
@@ -149,7 +152,7 @@ func planFrom(pb *driverpb.Plan) (engine.Plan, error) {
 			AdminVector: int(v.GetAdminVector()), Moderation: int(v.GetModeration()),
 		},
 		LRO: framework.LROOwner(pb.GetLro()), RxBudget: int(pb.GetRxBudget()),
-		SpinMicros: int(pb.GetSpinMicros()), CPUs: ints(pb.GetCpus()),
+		SpinMicros: int(pb.GetSpinMicros()), CPUs: ints(pb.GetCpus()), Restart: pb.GetRestart(),
 	}
 	if p.LRO > framework.LROHybrid {
 		return p, fmt.Errorf("plan with LRO owner %d", p.LRO)

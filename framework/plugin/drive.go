@@ -124,6 +124,13 @@ func (e *driven) Change(ctx context.Context, p engine.Plan) (framework.Effect, e
 	return e.Engine.Change(ctx, p)
 }
 
+func (e *driven) Effect(ctx context.Context, p engine.Plan) (framework.Effect, error) {
+	if err := e.fits(p); err != nil {
+		return framework.Live, err
+	}
+	return e.Engine.Effect(ctx, p)
+}
+
 // fits checks that a plan asks for no more queues than the link has.
 func (e *driven) fits(p engine.Plan) error {
 	if n := e.lower.Layout().Queues; p.RxQueues > n || p.TxQueues > n {

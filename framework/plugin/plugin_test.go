@@ -184,6 +184,10 @@ func (l *looped) Change(context.Context, engine.Plan) (framework.Effect, error) 
 	return framework.Quiesce, nil
 }
 
+func (l *looped) Effect(context.Context, engine.Plan) (framework.Effect, error) {
+	return framework.Reset, nil
+}
+
 func (l *looped) SetQuirks(_ context.Context, v map[string]string) error {
 	return framework.NewQuirkSet().SetAll(v)
 }

@@ -54,6 +54,9 @@ func TestControlAndPackets(t *testing.T) {
 	if effect, err := control.Change(t.Context(), engine.Plan{}); effect != framework.Quiesce || err != nil {
 		t.Fatalf("change: %v, %v", effect, err)
 	}
+	if effect, err := control.Effect(t.Context(), engine.Plan{}); effect != framework.Reset || err != nil {
+		t.Fatalf("effect: %v, %v", effect, err)
+	}
 	if n, err := control.HardwareCounters(t.Context()); len(n) != 3 || err != nil {
 		t.Fatalf("counters: %v, %v", n, err)
 	}

@@ -130,6 +130,19 @@ func (s *server) Change(ctx context.Context, r *driverpb.Plan) (*driverpb.Change
 	})
 }
 
+func (s *server) Effect(ctx context.Context, r *driverpb.Plan) (*driverpb.ChangeReply, error) {
+	reply := &driverpb.ChangeReply{}
+	return reply, s.with(func(c engine.Control) error {
+		p, err := planFrom(r)
+		if err != nil {
+			return err
+		}
+		effect, err := c.Effect(ctx, p)
+		reply.Effect = uint32(effect)
+		return err
+	})
+}
+
 func (s *server) SetQuirks(ctx context.Context, r *driverpb.SetQuirksRequest) (*driverpb.SetQuirksReply, error) {
 	return &driverpb.SetQuirksReply{}, s.with(func(c engine.Control) error { return c.SetQuirks(ctx, r.GetValues()) })
 }

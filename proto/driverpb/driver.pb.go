@@ -761,6 +761,8 @@ type QuirkInfo struct {
 	Min           int64                  `protobuf:"varint,7,opt,name=min,proto3" json:"min,omitempty"`
 	Max           int64                  `protobuf:"varint,8,opt,name=max,proto3" json:"max,omitempty"`
 	Driver        string                 `protobuf:"bytes,9,opt,name=driver,proto3" json:"driver,omitempty"`
+	Live          bool                   `protobuf:"varint,10,opt,name=live,proto3" json:"live,omitempty"`
+	Unsafe        bool                   `protobuf:"varint,11,opt,name=unsafe,proto3" json:"unsafe,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -856,6 +858,20 @@ func (x *QuirkInfo) GetDriver() string {
 		return x.Driver
 	}
 	return ""
+}
+
+func (x *QuirkInfo) GetLive() bool {
+	if x != nil {
+		return x.Live
+	}
+	return false
+}
+
+func (x *QuirkInfo) GetUnsafe() bool {
+	if x != nil {
+		return x.Unsafe
+	}
+	return false
 }
 
 type AttachRequest struct {
@@ -1385,6 +1401,7 @@ type Plan struct {
 	RxBudget      int64                  `protobuf:"varint,9,opt,name=rx_budget,json=rxBudget,proto3" json:"rx_budget,omitempty"`
 	SpinMicros    int64                  `protobuf:"varint,10,opt,name=spin_micros,json=spinMicros,proto3" json:"spin_micros,omitempty"`
 	Cpus          []int64                `protobuf:"varint,11,rep,packed,name=cpus,proto3" json:"cpus,omitempty"`
+	Restart       bool                   `protobuf:"varint,12,opt,name=restart,proto3" json:"restart,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1494,6 +1511,13 @@ func (x *Plan) GetCpus() []int64 {
 		return x.Cpus
 	}
 	return nil
+}
+
+func (x *Plan) GetRestart() bool {
+	if x != nil {
+		return x.Restart
+	}
+	return false
 }
 
 type Settings struct {
@@ -2046,7 +2070,7 @@ const file_driver_proto_rawDesc = "" +
 	"\fmax_revision\x18\x03 \x01(\x03R\vmaxRevision\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x1d\n" +
 	"\n" +
-	"link_below\x18\x05 \x01(\x03R\tlinkBelow\"\xd3\x01\n" +
+	"link_below\x18\x05 \x01(\x03R\tlinkBelow\"\xff\x01\n" +
 	"\tQuirkInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
@@ -2056,7 +2080,10 @@ const file_driver_proto_rawDesc = "" +
 	"\treference\x18\x06 \x01(\tR\treference\x12\x10\n" +
 	"\x03min\x18\a \x01(\x03R\x03min\x12\x10\n" +
 	"\x03max\x18\b \x01(\x03R\x03max\x12\x16\n" +
-	"\x06driver\x18\t \x01(\tR\x06driver\"\x84\x02\n" +
+	"\x06driver\x18\t \x01(\tR\x06driver\x12\x12\n" +
+	"\x04live\x18\n" +
+	" \x01(\bR\x04live\x12\x16\n" +
+	"\x06unsafe\x18\v \x01(\bR\x06unsafe\"\x84\x02\n" +
 	"\rAttachRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\x04R\x06ticket\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -2108,7 +2135,7 @@ const file_driver_proto_rawDesc = "" +
 	"\vCounterInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x10\n" +
 	"\x03doc\x18\x02 \x01(\tR\x03doc\x12\x10\n" +
-	"\x03bad\x18\x03 \x01(\bR\x03bad\"\x97\x03\n" +
+	"\x03bad\x18\x03 \x01(\bR\x03bad\"\xb1\x03\n" +
 	"\x04Plan\x124\n" +
 	"\bsettings\x18\x01 \x01(\v2\x18.nicd.driver.v1.SettingsR\bsettings\x12\x1b\n" +
 	"\trx_queues\x18\x02 \x01(\x03R\brxQueues\x12\x1b\n" +
@@ -2124,7 +2151,8 @@ const file_driver_proto_rawDesc = "" +
 	"\vspin_micros\x18\n" +
 	" \x01(\x03R\n" +
 	"spinMicros\x12\x12\n" +
-	"\x04cpus\x18\v \x03(\x03R\x04cpus\"\x8c\x01\n" +
+	"\x04cpus\x18\v \x03(\x03R\x04cpus\x12\x18\n" +
+	"\arestart\x18\f \x01(\bR\arestart\"\x8c\x01\n" +
 	"\bSettings\x12\x10\n" +
 	"\x03mtu\x18\x01 \x01(\x03R\x03mtu\x12\x10\n" +
 	"\x03mac\x18\x02 \x01(\fR\x03mac\x12\x1a\n" +
@@ -2170,14 +2198,15 @@ const file_driver_proto_rawDesc = "" +
 	"\x06paused\x18\x04 \x01(\bR\x06paused*-\n" +
 	"\aBusKind\x12\x0f\n" +
 	"\vBUS_UNKNOWN\x10\x00\x12\x11\n" +
-	"\rBUS_VFIO_USER\x10\x012\x94\x06\n" +
+	"\rBUS_VFIO_USER\x10\x012\xd1\x06\n" +
 	"\x06Driver\x12H\n" +
 	"\bDescribe\x12\x1f.nicd.driver.v1.DescribeRequest\x1a\x1b.nicd.driver.v1.Description\x12D\n" +
 	"\x06Attach\x12\x1d.nicd.driver.v1.AttachRequest\x1a\x1b.nicd.driver.v1.AttachReply\x12?\n" +
 	"\aGetInfo\x12\x1e.nicd.driver.v1.GetInfoRequest\x1a\x14.nicd.driver.v1.Info\x129\n" +
 	"\x05Start\x12\x14.nicd.driver.v1.Plan\x1a\x1a.nicd.driver.v1.StartReply\x12>\n" +
 	"\x04Stop\x12\x1b.nicd.driver.v1.StopRequest\x1a\x19.nicd.driver.v1.StopReply\x12;\n" +
-	"\x06Change\x12\x14.nicd.driver.v1.Plan\x1a\x1b.nicd.driver.v1.ChangeReply\x12M\n" +
+	"\x06Change\x12\x14.nicd.driver.v1.Plan\x1a\x1b.nicd.driver.v1.ChangeReply\x12;\n" +
+	"\x06Effect\x12\x14.nicd.driver.v1.Plan\x1a\x1b.nicd.driver.v1.ChangeReply\x12M\n" +
 	"\tSetQuirks\x12 .nicd.driver.v1.SetQuirksRequest\x1a\x1e.nicd.driver.v1.SetQuirksReply\x12F\n" +
 	"\n" +
 	"SetFilters\x12\x17.nicd.driver.v1.Filters\x1a\x1f.nicd.driver.v1.SetFiltersReply\x12b\n" +
@@ -2258,24 +2287,26 @@ var file_driver_proto_depIdxs = []int32{
 	23, // 19: nicd.driver.v1.Driver.Start:input_type -> nicd.driver.v1.Plan
 	4,  // 20: nicd.driver.v1.Driver.Stop:input_type -> nicd.driver.v1.StopRequest
 	23, // 21: nicd.driver.v1.Driver.Change:input_type -> nicd.driver.v1.Plan
-	28, // 22: nicd.driver.v1.Driver.SetQuirks:input_type -> nicd.driver.v1.SetQuirksRequest
-	26, // 23: nicd.driver.v1.Driver.SetFilters:input_type -> nicd.driver.v1.Filters
-	8,  // 24: nicd.driver.v1.Driver.HardwareCounters:input_type -> nicd.driver.v1.HardwareCountersRequest
-	9,  // 25: nicd.driver.v1.Driver.Detach:input_type -> nicd.driver.v1.DetachRequest
-	11, // 26: nicd.driver.v1.Driver.Events:input_type -> nicd.driver.v1.EventsRequest
-	12, // 27: nicd.driver.v1.Driver.Describe:output_type -> nicd.driver.v1.Description
-	18, // 28: nicd.driver.v1.Driver.Attach:output_type -> nicd.driver.v1.AttachReply
-	19, // 29: nicd.driver.v1.Driver.GetInfo:output_type -> nicd.driver.v1.Info
-	3,  // 30: nicd.driver.v1.Driver.Start:output_type -> nicd.driver.v1.StartReply
-	5,  // 31: nicd.driver.v1.Driver.Stop:output_type -> nicd.driver.v1.StopReply
-	27, // 32: nicd.driver.v1.Driver.Change:output_type -> nicd.driver.v1.ChangeReply
-	6,  // 33: nicd.driver.v1.Driver.SetQuirks:output_type -> nicd.driver.v1.SetQuirksReply
-	7,  // 34: nicd.driver.v1.Driver.SetFilters:output_type -> nicd.driver.v1.SetFiltersReply
-	29, // 35: nicd.driver.v1.Driver.HardwareCounters:output_type -> nicd.driver.v1.HardwareCountersReply
-	10, // 36: nicd.driver.v1.Driver.Detach:output_type -> nicd.driver.v1.DetachReply
-	30, // 37: nicd.driver.v1.Driver.Events:output_type -> nicd.driver.v1.Event
-	27, // [27:38] is the sub-list for method output_type
-	16, // [16:27] is the sub-list for method input_type
+	23, // 22: nicd.driver.v1.Driver.Effect:input_type -> nicd.driver.v1.Plan
+	28, // 23: nicd.driver.v1.Driver.SetQuirks:input_type -> nicd.driver.v1.SetQuirksRequest
+	26, // 24: nicd.driver.v1.Driver.SetFilters:input_type -> nicd.driver.v1.Filters
+	8,  // 25: nicd.driver.v1.Driver.HardwareCounters:input_type -> nicd.driver.v1.HardwareCountersRequest
+	9,  // 26: nicd.driver.v1.Driver.Detach:input_type -> nicd.driver.v1.DetachRequest
+	11, // 27: nicd.driver.v1.Driver.Events:input_type -> nicd.driver.v1.EventsRequest
+	12, // 28: nicd.driver.v1.Driver.Describe:output_type -> nicd.driver.v1.Description
+	18, // 29: nicd.driver.v1.Driver.Attach:output_type -> nicd.driver.v1.AttachReply
+	19, // 30: nicd.driver.v1.Driver.GetInfo:output_type -> nicd.driver.v1.Info
+	3,  // 31: nicd.driver.v1.Driver.Start:output_type -> nicd.driver.v1.StartReply
+	5,  // 32: nicd.driver.v1.Driver.Stop:output_type -> nicd.driver.v1.StopReply
+	27, // 33: nicd.driver.v1.Driver.Change:output_type -> nicd.driver.v1.ChangeReply
+	27, // 34: nicd.driver.v1.Driver.Effect:output_type -> nicd.driver.v1.ChangeReply
+	6,  // 35: nicd.driver.v1.Driver.SetQuirks:output_type -> nicd.driver.v1.SetQuirksReply
+	7,  // 36: nicd.driver.v1.Driver.SetFilters:output_type -> nicd.driver.v1.SetFiltersReply
+	29, // 37: nicd.driver.v1.Driver.HardwareCounters:output_type -> nicd.driver.v1.HardwareCountersReply
+	10, // 38: nicd.driver.v1.Driver.Detach:output_type -> nicd.driver.v1.DetachReply
+	30, // 39: nicd.driver.v1.Driver.Events:output_type -> nicd.driver.v1.Event
+	28, // [28:40] is the sub-list for method output_type
+	16, // [16:28] is the sub-list for method input_type
 	16, // [16:16] is the sub-list for extension type_name
 	16, // [16:16] is the sub-list for extension extendee
 	0,  // [0:16] is the sub-list for field type_name

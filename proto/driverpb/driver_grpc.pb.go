@@ -31,6 +31,7 @@ const (
 	Driver_Start_FullMethodName            = "/nicd.driver.v1.Driver/Start"
 	Driver_Stop_FullMethodName             = "/nicd.driver.v1.Driver/Stop"
 	Driver_Change_FullMethodName           = "/nicd.driver.v1.Driver/Change"
+	Driver_Effect_FullMethodName           = "/nicd.driver.v1.Driver/Effect"
 	Driver_SetQuirks_FullMethodName        = "/nicd.driver.v1.Driver/SetQuirks"
 	Driver_SetFilters_FullMethodName       = "/nicd.driver.v1.Driver/SetFilters"
 	Driver_HardwareCounters_FullMethodName = "/nicd.driver.v1.Driver/HardwareCounters"
@@ -51,6 +52,8 @@ type DriverClient interface {
 	Start(ctx context.Context, in *Plan, opts ...grpc.CallOption) (*StartReply, error)
 	Stop(ctx context.Context, in *StopRequest, opts ...grpc.CallOption) (*StopReply, error)
 	Change(ctx context.Context, in *Plan, opts ...grpc.CallOption) (*ChangeReply, error)
+	// Effect says what Change would take, and changes nothing.
+	Effect(ctx context.Context, in *Plan, opts ...grpc.CallOption) (*ChangeReply, error)
 	SetQuirks(ctx context.Context, in *SetQuirksRequest, opts ...grpc.CallOption) (*SetQuirksReply, error)
 	SetFilters(ctx context.Context, in *Filters, opts ...grpc.CallOption) (*SetFiltersReply, error)
 	HardwareCounters(ctx context.Context, in *HardwareCountersRequest, opts ...grpc.CallOption) (*HardwareCountersReply, error)
@@ -121,6 +124,16 @@ func (c *driverClient) Change(ctx context.Context, in *Plan, opts ...grpc.CallOp
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ChangeReply)
 	err := c.cc.Invoke(ctx, Driver_Change_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *driverClient) Effect(ctx context.Context, in *Plan, opts ...grpc.CallOption) (*ChangeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeReply)
+	err := c.cc.Invoke(ctx, Driver_Effect_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -199,6 +212,8 @@ type DriverServer interface {
 	Start(context.Context, *Plan) (*StartReply, error)
 	Stop(context.Context, *StopRequest) (*StopReply, error)
 	Change(context.Context, *Plan) (*ChangeReply, error)
+	// Effect says what Change would take, and changes nothing.
+	Effect(context.Context, *Plan) (*ChangeReply, error)
 	SetQuirks(context.Context, *SetQuirksRequest) (*SetQuirksReply, error)
 	SetFilters(context.Context, *Filters) (*SetFiltersReply, error)
 	HardwareCounters(context.Context, *HardwareCountersRequest) (*HardwareCountersReply, error)
@@ -232,6 +247,9 @@ func (UnimplementedDriverServer) Stop(context.Context, *StopRequest) (*StopReply
 }
 func (UnimplementedDriverServer) Change(context.Context, *Plan) (*ChangeReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Change not implemented")
+}
+func (UnimplementedDriverServer) Effect(context.Context, *Plan) (*ChangeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Effect not implemented")
 }
 func (UnimplementedDriverServer) SetQuirks(context.Context, *SetQuirksRequest) (*SetQuirksReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetQuirks not implemented")
@@ -377,6 +395,24 @@ func _Driver_Change_Handler(srv interface{}, ctx context.Context, dec func(inter
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Driver_Effect_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(Plan)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DriverServer).Effect(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Driver_Effect_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DriverServer).Effect(ctx, req.(*Plan))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _Driver_SetQuirks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(SetQuirksRequest)
 	if err := dec(in); err != nil {
@@ -490,6 +526,10 @@ var Driver_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Change",
 			Handler:    _Driver_Change_Handler,
+		},
+		{
+			MethodName: "Effect",
+			Handler:    _Driver_Effect_Handler,
 		},
 		{
 			MethodName: "SetQuirks",
