@@ -2,7 +2,6 @@ package tap
 
 import (
 	"encoding/binary"
-	"fmt"
 	"os"
 	"sync"
 	"syscall"
@@ -69,7 +68,7 @@ func (q *queue) read() {
 			return
 		}
 		if errno := q.reader.errno; errno != 0 {
-			q.port.broke(fmt.Errorf("the interface %s is gone: %w", q.port.name, errno))
+			q.port.gone(errno)
 			return
 		}
 	}
@@ -277,6 +276,7 @@ func (w *writer) write(fd uintptr) bool {
 			c.notUp.Add(1) // "ip link set NAME up" has not been done
 		case unix.EBADFD, unix.EBADF:
 			c.gone.Add(1)
+			w.queue.port.gone(errno)
 		default:
 			c.refused.Add(1)
 		}

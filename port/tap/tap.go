@@ -31,7 +31,8 @@ type Options struct {
 	// fails. Such a device is removed by Close only if it is not persistent.
 	FDs []int
 	// OnFault is told, once, that the Linux interface is gone ("ip link delete")
-	// or does not work any more. It must not block.
+	// or does not work any more, at the latest with the next packet. It must not
+	// block.
 	OnFault func(error)
 }
 
@@ -226,6 +227,11 @@ func (p *Port) broke(err error) {
 		}
 	})
 }
+
+// gone reports that the Linux interface is no more. The kernel wakes a reader
+// when it is about to remove an interface, and not after: the reader may have
+// looked too early, so that the next packet up is what finds out.
+func (p *Port) gone(err error) { p.broke(fmt.Errorf("the interface %s is gone: %w", p.name, err)) }
 
 // Close removes the Linux interface, unless it is a persistent one that was
 // handed over.
