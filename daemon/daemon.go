@@ -66,7 +66,7 @@ func Start(ctx context.Context, o Options) (*Daemon, error) {
 
 func (d *Daemon) start(ctx context.Context) error {
 	// The socket first: a second daemon has to notice before it does anything.
-	listener, err := listenAdmin(d.options.Socket)
+	listener, err := adminSocket.listenPrivate(d.options.Socket)
 	if err != nil {
 		return err
 	}

@@ -33,61 +33,70 @@ func SocketPath(flag, config string) string {
 	return filepath.Join(os.TempDir(), "nicd-"+strconv.Itoa(os.Geteuid()), "nicd.sock")
 }
 
-// listenAdmin makes the admin socket, of mode 0600 from its first moment on. A
-// socket that a dead daemon left is replaced; that of a living one is not.
-func listenAdmin(path string) (net.Listener, error) {
+// socketKind is what a socket is for, in messages.
+type socketKind struct {
+	name   string // "admin socket"
+	taken  string // what a living one of that path means
+	advice string
+}
+
+var adminSocket = socketKind{"admin socket", "a nicd runs there already", "choose another path with --socket"}
+
+// listenPrivate makes a unix socket of mode 0600, and so from its first moment
+// on. A socket that a dead process left is replaced; that of a living one is not.
+func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("admin socket %s: %w: choose another path with --socket", path, err)
+		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
 	}
-	if err := removeStale(path); err != nil {
+	if err := k.removeStale(path); err != nil {
 		return nil, err
 	}
 	// The mode of a socket comes from the umask, which is the process's; bind it
 	// in a private directory and move it to its place instead.
 	private, err := os.MkdirTemp(dir, ".nicd-")
 	if err != nil {
-		return nil, fmt.Errorf("admin socket %s: %w: choose another path with --socket", path, err)
+		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
 	}
 	defer os.RemoveAll(private)
 	hidden := filepath.Join(private, "s")
 	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
 	if err != nil {
-		return nil, fmt.Errorf("admin socket %s: %w", path, err)
+		return nil, fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
 	listener.SetUnlinkOnClose(false)
 	err = os.Chmod(hidden, 0o600)
 	if err == nil {
-		// Link and not rename: it fails if another daemon was faster.
+		// Link and not rename: it fails if another process was faster.
 		err = os.Link(hidden, path)
 	}
 	if err != nil {
 		listener.Close()
-		return nil, fmt.Errorf("admin socket %s: %w", path, err)
+		return nil, fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
-	return &adminListener{Listener: listener, path: path}, nil
+	return &privateListener{UnixListener: listener, path: path}, nil
 }
 
 // removeStale makes way for a new socket.
-func removeStale(path string) error {
+func (k socketKind) removeStale(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("admin socket %s: %w", path, err)
+		return fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
 	if st.Mode()&os.ModeSocket == 0 {
-		return fmt.Errorf("admin socket %s: something that is not a socket is there: choose another path with --socket", path)
+		return fmt.Errorf("%s %s: something that is not a socket is there: %s", k.name, path, k.advice)
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		owner := peer(conn)
 		conn.Close()
-		return fmt.Errorf("admin socket %s: a nicd runs there already%s: stop it, or choose another path with --socket", path, owner)
+		return fmt.Errorf("%s %s: %s%s: stop it, or %s", k.name, path, k.taken, owner, k.advice)
 	}
 	if !errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("admin socket %s: %w: choose another path with --socket", path, err)
+		return fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
 	}
 	return os.Remove(path)
 }
@@ -109,14 +118,14 @@ func peer(conn net.Conn) string {
 	return fmt.Sprintf(" (pid %d)", pid)
 }
 
-// adminListener removes its socket when it is closed.
-type adminListener struct {
-	net.Listener
+// privateListener removes its socket when it is closed.
+type privateListener struct {
+	*net.UnixListener
 	path string
 }
 
-func (l *adminListener) Close() error {
-	err := l.Listener.Close()
+func (l *privateListener) Close() error {
+	err := l.UnixListener.Close()
 	if removed := os.Remove(l.path); err == nil && !errors.Is(removed, os.ErrNotExist) {
 		err = removed
 	}
