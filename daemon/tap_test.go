@@ -1,0 +1,227 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"nicd/config"
+	"nicd/drivers/e1000"
+	"nicd/drivers/vmxnet3"
+	"nicd/framework"
+	"nicd/framework/engine"
+	"nicd/internal/testns"
+	"nicd/port/tap"
+)
+
+// startTest runs a config with in-process drivers until the test ends.
+func startTest(t *testing.T, text string) *Daemon {
+	t.Helper()
+	c, err := config.Parse("test.hcl", []byte(text), config.Vocabulary{Drivers: []string{"vmxnet3", "e1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Start(t.Context(), Options{
+		Config: c, Bundled: []framework.Driver{vmxnet3.New(), e1000.New()},
+		Socket: filepath.Join(t.TempDir(), "s"), Log: zerolog.New(zerolog.NewTestWriter(t)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, i := range d.interfaces {
+			if v := i.violation(); v != "" {
+				t.Errorf("%s: %s", i.config.Name, v)
+			}
+		}
+		d.Stop()
+	})
+	return d
+}
+
+// nicText is an interface with an in-process driver.
+func nicText(name, driver, model, extra, port string) string {
+	return fmt.Sprintf(`
+interface %q {
+  driver = %q
+  rx_queues = 2
+  tx_queues = 2
+  %s
+  device "sim" {
+    %s
+    wire = "w0"
+  }
+  %s
+}
+`, name, driver, extra, model, port)
+}
+
+const inProcess = `
+driver "vmxnet3" { mode = "in-process" }
+driver "e1000" { mode = "in-process" }
+wire "w0" {}
+`
+
+func vmxnet3Model(revision int) string {
+	return fmt.Sprintf("model = \"vmxnet3\"\n    revision = %d", revision)
+}
+
+// send moves bytes over TCP between two namespaces and checks every one.
+func send(t *testing.T, from, to *testns.Space, at string, size int) {
+	t.Helper()
+	listener := to.Listen(t, at)
+	type result struct {
+		sum [32]byte
+		err error
+	}
+	received := make(chan result, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err != nil {
+			received <- result{err: err}
+			return
+		}
+		defer c.Close()
+		h := sha256.New()
+		_, err = io.Copy(h, c)
+		received <- result{[32]byte(h.Sum(nil)), err}
+	}()
+	c, err := from.Dial(listener.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	seed := rand.Uint64()
+	t.Logf("seed %#x", seed)
+	data := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(data)
+	if err := c.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	c.CloseWrite()
+	select {
+	case r := <-received:
+		if r.err != nil || r.sum != sha256.Sum256(data) {
+			t.Fatalf("what arrived is not what was sent (%v)", r.err)
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatal("the stream stalled")
+	}
+}
+
+// namespaces gives the TAP devices of two interfaces a namespace and addresses.
+func namespaces(t *testing.T, left, right string) (a, b *testns.Space) {
+	t.Helper()
+	a, b = testns.New(t), testns.New(t)
+	a.Take(t, left)
+	b.Take(t, right)
+	a.Up(t, left, "10.77.0.1/24", "fd77::1/64")
+	b.Up(t, right, "10.77.0.2/24", "fd77::2/64")
+	return a, b
+}
+
+func tapText(name string) string { return fmt.Sprintf("port \"tap\" { name = %q }", name) }
+
+// The kernel's TCP goes through every device and whoever coalesces, both ways,
+// over both families.
+func TestTAP(t *testing.T) {
+	testns.NeedTAP(t)
+	for _, c := range []struct {
+		name          string
+		driver, model string
+		extra         string
+		coalesced     engine.RxCounter // that has to count on the receiver
+	}{
+		{"vmxnet3 revision 3", "vmxnet3", vmxnet3Model(3), "", engine.RxHardwareCoalesced},
+		{"vmxnet3 revision 1", "vmxnet3", vmxnet3Model(1), "", engine.RxPackets},
+		{"vmxnet3 jumbo in small buffers", "vmxnet3", vmxnet3Model(3), "mtu = 9000\n  buffer_size = 2048", engine.RxHardwareCoalesced},
+		{"vmxnet3 lro off", "vmxnet3", vmxnet3Model(3), "features { lro = false }", engine.RxPackets},
+		{"vmxnet3 software lro", "vmxnet3", vmxnet3Model(3), `features { lro = true }` + "\n  " + `quirks { lro-owner = "software" }`, engine.RxSoftwareCoalesced},
+		{"vmxnet3 no offloads", "vmxnet3", vmxnet3Model(3), "features {\n    lro = false\n    tso = false\n    tx-csum = false\n    rx-csum = false\n  }", engine.RxPackets},
+		{"82574L", "e1000", `model = "82574L"`, "", engine.RxSoftwareCoalesced},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			left, right := testns.LinkName(), testns.LinkName()
+			d := startTest(t, inProcess+nicText("a", c.driver, c.model, c.extra, tapText(left))+nicText("b", c.driver, c.model, c.extra, tapText(right)))
+			a, b := namespaces(t, left, right)
+			send(t, a, b, "10.77.0.2:0", 8<<20)
+			send(t, b, a, "[fd77::1]:0", 8<<20)
+			for _, i := range d.interfaces {
+				total := uint64(0)
+				snapshot, err := i.counters()
+				if err != nil {
+					t.Fatal(err)
+				}
+				for q := range snapshot.Rx {
+					total += snapshot.Rx[q][c.coalesced]
+				}
+				if total == 0 {
+					t.Errorf("%s: %s is 0", i.config.Name, engine.RxCounters[c.coalesced].Name)
+				}
+				s := i.port.(*tap.Port).Stats()
+				if s.UpPackets == 0 || s.DownPackets == 0 || s.UpRefused+s.UpOpaque+s.UpGone+s.DownNonsense != 0 {
+					t.Errorf("%s: %+v", i.config.Name, s)
+				}
+			}
+		})
+	}
+}
+
+// While a link is down the Linux interface has no carrier, and TCP goes on when
+// it is up again.
+func TestTAPCarrier(t *testing.T) {
+	testns.NeedTAP(t)
+	left, right := testns.LinkName(), testns.LinkName()
+	d := startTest(t, inProcess+nicText("a", "vmxnet3", vmxnet3Model(3), "", tapText(left))+nicText("b", "e1000", `model = "82574L"`, "", tapText(right)))
+	a, b := namespaces(t, left, right)
+	listener := b.Listen(t, "10.77.0.2:0")
+	c, err := a.Dial(listener.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	peer, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	awaitCarrier(t, a, left, true)
+	d.wires["w0"].SetLink(false)
+	awaitCarrier(t, a, left, false)
+	d.wires["w0"].SetLink(true)
+	awaitCarrier(t, a, left, true)
+	awaitCarrier(t, b, right, true)
+	if _, err := c.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := peer.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := peer.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func awaitCarrier(t *testing.T, s *testns.Space, name string, up bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for s.Link(t, name).Attrs().RawFlags&lowerUp != 0 != up {
+		if ctx.Err() != nil {
+			t.Fatalf("%s: carrier is not %v", name, up)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+const lowerUp = 0x10000 // IFF_LOWER_UP
