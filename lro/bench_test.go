@@ -97,3 +97,52 @@ func BenchmarkBatchIPv6(b *testing.B) {
 func BenchmarkWorst(b *testing.B) {
 	benchRun(b, Options{Flows: 8}, benchTrace(1024, 1024, 1, ChecksumVerified, false))
 }
+
+// BenchmarkTraffic is what real queues see besides bulk data, 16 connections each.
+func BenchmarkTraffic(b *testing.B) {
+	for _, v := range []struct {
+		name string
+		edit func(i int, p *Packet, s *segment)
+	}{
+		{"timestamps advance on every packet", func(i int, p *Packet, s *segment) { s.options = timestamp(uint32(i), 1) }},
+		{"PSH on every fourth packet", func(i int, p *Packet, s *segment) {
+			if i/16%4 == 3 {
+				s.flags |= flagPSH
+			}
+		}},
+		{"every second packet coalesced by hardware", func(i int, p *Packet, s *segment) {
+			if i%2 == 0 {
+				p.Segments = 2
+			}
+		}},
+		{"one in a hundred packets missing", func(i int, p *Packet, s *segment) {
+			if i%100 == 99 {
+				s.seq++
+			}
+		}},
+		{"every fourth packet UDP", func(i int, p *Packet, s *segment) {
+			if i%4 == 3 {
+				s.protocol = 17
+			}
+		}},
+		{"VLAN tags", func(i int, p *Packet, s *segment) { s.tags = []uint32{0x81000005} }},
+		{"pure acknowledgements", func(i int, p *Packet, s *segment) { s.payload = nil }},
+	} {
+		b.Run(v.name, func(b *testing.B) {
+			in := benchTrace(1024, 16, 1, ChecksumVerified, false)
+			for i := range in {
+				s := data(i/16, 1448)
+				s.sport = uint16(i % 16)
+				v.edit(i, &in[i], &s)
+				f := s.build()
+				in[i].Data = in[i].Data[:cap(in[i].Data)]
+				if len(f) > len(in[i].Data) {
+					in[i].Data = make([]byte, len(f))
+				}
+				in[i].Data = in[i].Data[:copy(in[i].Data, f)]
+				in[i].Len = uint32(len(f))
+			}
+			benchRun(b, Options{}, in)
+		})
+	}
+}

@@ -52,6 +52,14 @@ func from(edit func(i int, s *segment)) []Packet {
 // all returns three segments in order, all changed by edit.
 func all(edit func(i int, s *segment)) []Packet { return packets(train(3, 1448, edit)...) }
 
+// all6 is all over IPv6.
+func all6(edit func(i int, s *segment)) []Packet {
+	return packets(train(3, 1428, func(i int, s *segment) {
+		s.ipv6, s.label = true, 0x12345
+		edit(i, s)
+	})...)
+}
+
 // sized returns segments of the sizes given, in order.
 func sized(sizes ...int) []Packet {
 	var s []segment
@@ -477,6 +485,15 @@ func rules() []rule {
 		{row: 56, name: "another protocol that looks like TCP", in: each(all(func(i int, s *segment) {
 			s.edit, s.fix = setByte(true, 9, 132), true
 		}), verified), want: none, reason: ReasonNotTCP},
+		{row: 56, name: "another protocol that looks like TCP, IPv6", in: each(all6(func(i int, s *segment) {
+			s.edit, s.fix = setByte(true, 6, 132), true
+		}), verified), want: none, reason: ReasonIPOptions},
+		{row: 56, name: "another type of frame that looks like IPv6", in: each(all6(func(i int, s *segment) {
+			s.edit = func(f []byte, l3, l4 int) { f[12] = 0x87 }
+		}), verified), want: none, reason: ReasonNotTCP},
+		{row: 33, name: "version 5 on all, IPv6", in: each(all6(func(i int, s *segment) {
+			s.edit = func(f []byte, l3, l4 int) { f[l3] ^= 0x30 }
+		}), verified), want: none, reason: ReasonMalformed},
 		{row: 56, name: "another type of frame that looks like IPv4", in: each(all(func(i int, s *segment) {
 			s.edit = func(f []byte, l3, l4 int) { f[12] = 9 }
 		}), verified), want: none, reason: ReasonNotTCP},

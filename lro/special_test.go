@@ -388,7 +388,7 @@ func TestSetMTU(t *testing.T) {
 	}
 }
 
-// TestOptionsAreBrought into range.
+// TestOptionsOutOfRange: they are brought into range.
 func TestOptionsOutOfRange(t *testing.T) {
 	for _, o := range []Options{
 		{MTU: -1, MaxSegments: -1, MaxLen: -1, Flows: -1},

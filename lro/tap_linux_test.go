@@ -227,11 +227,11 @@ const (
 )
 
 // least returns the kernel's groups of the run, out of a few, with the fewest outputs: GRO gives up what it holds when
-// the clock ticks, and a tick between two writes is no rule.
-func (o *oracle) least(frames [][]byte) ([]int, error) {
+// the clock ticks or its timer runs out, and that is no rule. It tries longer while there are more outputs than expected.
+func (o *oracle) least(frames [][]byte, expected int) ([]int, error) {
 	var best []int
 	fewest := math.MaxInt
-	for range 3 {
+	for n := 0; n < 3 || n < 20 && fewest > expected; n++ {
 		sizes, err := o.groups(frames)
 		if err != nil {
 			return nil, err
@@ -274,14 +274,20 @@ func TestKernel(t *testing.T) {
 			continue
 		}
 		name := fmt.Sprintf("%02d %s", r.row, r.name)
-		kernel, err := o.least(snapshot(r.in))
+		frames := snapshot(r.in)
+		groups := sizes(t, r.in, New(r.options).Batch(r.in, nil))
+		listed, differs := kernelDiffers[name]
+		expected := len(groups)
+		if differs {
+			expected = len(strings.Fields(listed.groups))
+		}
+		kernel, err := o.least(frames, expected)
 		if err != nil {
 			t.Logf("%s: %v", name, err)
 			continue
 		}
-		ours := fmt.Sprint(sizes(t, r.in, New(r.options).Batch(r.in, nil)))
-		theirs := fmt.Sprint(kernel)
-		if listed, ok := kernelDiffers[name]; ok {
+		ours, theirs := fmt.Sprint(groups), fmt.Sprint(kernel)
+		if differs {
 			met[name] = true
 			if listed.groups != theirs {
 				t.Errorf("%s: the kernel makes %s of it, the list says %s (%s), the engine makes %s", name, theirs,
@@ -308,15 +314,15 @@ func TestKernelCaptures(t *testing.T) {
 		same := 0
 		for at := 0; at < len(frames); at += 10 {
 			part := frames[at:min(at+10, len(frames))]
-			kernel, err := o.least(part)
-			if err != nil {
-				t.Fatal(err)
-			}
 			in := make([]Packet, len(part))
 			for i, f := range part {
 				in[i] = Packet{Data: slices.Clone(f), Len: uint32(len(f))}
 			}
 			ours := sizes(t, in, New(Options{}).Batch(in, nil))
+			kernel, err := o.least(part, len(ours))
+			if err != nil {
+				t.Fatal(err)
+			}
 			if !slices.Equal(ours, kernel) {
 				t.Errorf("%s, frames %d to %d: the kernel makes %v of them, the engine %v", short, at, at+len(part)-1, kernel, ours)
 				continue
