@@ -730,3 +730,37 @@ func conservation(t *testing.T, seed uint64) {
 		t.Errorf("seed %d: the test reached too little: %s", seed, r.dump())
 	}
 }
+
+// TestRetiredQueue: what waits for a transmit queue that a change takes out of
+// use is dropped and counted, and its buffers go back.
+func TestRetiredQueue(t *testing.T) {
+	r := newRig(t, 2, nil).start()
+	r.e.stopTasks() // so that nobody fetches it before the change
+	for range 5 {
+		r.up.frame(1, framework.Packet{}, 0, numbered(1, 60))
+	}
+	p := r.e.plan
+	p.RxQueues, p.TxQueues = 1, 1
+	if _, err := r.e.Change(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	if n := r.txCount(1, TxDropStopped); n != 5 {
+		t.Errorf("%d packets of the retired queue were dropped, want 5", n)
+	}
+	for range 7 {
+		r.up.frame(1, framework.Packet{}, 0, numbered(1, 60))
+	}
+	p.RxDescriptors = 128 // another restart, with the queue out of use all along
+	if _, err := r.e.Change(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	p.RxQueues, p.TxQueues = 2, 2
+	if _, err := r.e.Change(context.Background(), p); err != nil {
+		t.Fatal(err)
+	}
+	r.until("all is accounted for", func() bool {
+		return r.txCount(1, TxTaken) == 12 && r.txCount(1, TxInFlight) == 0 &&
+			r.txCount(1, TxCompleted)+r.txCount(1, TxDropStopped) == 12
+	})
+	r.finish()
+}

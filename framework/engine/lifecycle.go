@@ -415,6 +415,9 @@ func (e *Engine) restart(ctx context.Context, p Plan) error {
 	}
 	err := e.run(ctx, p)
 	if err == nil {
+		for _, q := range e.tx[p.TxQueues:max(p.TxQueues, old.TxQueues)] {
+			q.retire()
+		}
 		return nil
 	}
 	if again := e.run(ctx, old); again != nil {

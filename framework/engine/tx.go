@@ -383,6 +383,22 @@ func (q *txQueue) dropAll() {
 	q.settle()
 }
 
+// retire drops what waits above for a stopped queue that is not used any more:
+// nobody else would ever fetch it. The upper side adds nothing.
+func (q *txQueue) retire() {
+	for {
+		q.take()
+		if len(q.in.Packets) == 0 {
+			break
+		}
+		for ; q.next < len(q.in.Packets); q.next++ {
+			q.dropTaken(q.next, framework.DropTxStopped)
+		}
+		q.settle()
+	}
+	q.publish()
+}
+
 // inFlight is how many packets from above are neither completed nor dropped.
 func (q *txQueue) inFlight() uint64 {
 	n := q.count[TxTaken] - q.count[TxCompleted]

@@ -125,10 +125,18 @@ func (h *Host) Events() Events { return *h.events.Load() }
 // untrusted process's: numbers to show, not to rely on.
 func (h *Host) Counters() []byte { return h.layout.Counters(h.arena) }
 
-// Configure says what Settings and Queues answer from now on.
+// Configure says what Settings and Queues answer from now on. When it returns
+// nothing is queued any more for transmit queues that are not in use: what a
+// sender that has not noticed yet gives them goes to one that is.
 func (h *Host) Configure(s framework.Settings, txQueues int) {
 	h.settings.Store(&s)
 	h.txQueues.Store(int32(min(max(txQueues, 1), h.layout.Queues)))
+	for i := h.Queues(); i < len(h.queues); i++ {
+		q := &h.queues[i]
+		q.mu.Lock() // waits for a sender that is at it
+		q.wantRoom.Store(false)
+		q.mu.Unlock()
+	}
 }
 
 // Name is the interface's name.

@@ -447,3 +447,51 @@ func TestReset(t *testing.T) {
 	}
 	census(t, h, 0)
 }
+
+// When a host has fewer transmit queues than before, what is sent to one that is
+// not in use goes to one that is, its sender is told about that one, and nothing
+// is added to the others.
+func TestFewerQueues(t *testing.T) {
+	h := newHost(t, small, func(v *Violation) { t.Error(v) })
+	ready := make(chan int, 100)
+	if err := h.Start(&port{ready: func(q int) { ready <- q }}); err != nil {
+		t.Fatal(err)
+	}
+	l := newLower(t, h)
+	defer l.Close()
+	r := &rogue{t: t, h: h, l: l}
+	bufs := make([]framework.Buffer, small.TxBuffers)
+	if n := h.Alloc(1, bufs); n != len(bufs) {
+		t.Fatal(n)
+	}
+	h.Send(1, r.batch(bufs[:2]))
+	h.Configure(h.Settings(), 1)
+	h.Send(1, r.batch(bufs[2:5]))
+	b := framework.NewBatch(64, 64+framework.MaxFragments)
+	for q, want := range []int{3, 2} {
+		b.Reset()
+		if l.Take(q, b); len(b.Packets) != want {
+			t.Errorf("queue %d: %d packets, want %d", q, len(b.Packets), want)
+		}
+		var sent []framework.Buffer
+		for _, f := range b.Frags {
+			sent = append(sent, f.Buffer)
+		}
+		l.Complete(q, sent)
+	}
+	// Refused on queue 1, which stands for queue 0.
+	for sent := 5; ; {
+		n := h.Send(1, r.batch(bufs[sent:]))
+		if sent += n; sent == len(bufs) || n == 0 {
+			h.Reclaim()
+			h.Release(1, bufs[sent:])
+			break
+		}
+	}
+	got := h.Holdings()
+	if got.TxPort != 0 || got.TxFree+got.TxEngine != 2*small.TxBuffers || got.RxPort != 0 || got.RxEngine != 2*small.RxBuffers {
+		t.Errorf("%+v", got)
+	}
+	h.Stop()
+	census(t, h, 0)
+}

@@ -88,9 +88,11 @@ func (q *hostQueue) pop(dst []framework.Buffer) int {
 // Send queues packets, as many as fit. A packet that makes no sense is counted,
 // its buffers are taken back, and it counts as queued. While the link is
 // stopped nothing is queued.
+//
+// A queue that is not in use any more stands for one that is, modulo their
+// number; TxReady names that one.
 func (h *Host) Send(queue int, b *framework.Batch) int {
-	q := &h.queues[queue]
-	q.mu.Lock()
+	q := h.lockSender(queue)
 	n, wake, v := q.send(b)
 	q.mu.Unlock()
 	if wake {
@@ -100,6 +102,18 @@ func (h *Host) Send(queue int, b *framework.Batch) int {
 		h.broken(v)
 	}
 	return n
+}
+
+// lockSender locks the queue in use that a sender means.
+func (h *Host) lockSender(queue int) *hostQueue {
+	for {
+		q := &h.queues[queue%h.Queues()]
+		q.mu.Lock()
+		if q.index < h.Queues() {
+			return q
+		}
+		q.mu.Unlock()
+	}
 }
 
 func (q *hostQueue) send(b *framework.Batch) (n int, wake bool, v *Violation) {

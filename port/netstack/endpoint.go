@@ -25,9 +25,8 @@ const (
 // framework.Interface.
 type endpoint struct {
 	iface      framework.Interface
-	mac        tcpip.LinkAddress
 	dispatcher atomic.Pointer[stack.NetworkDispatcher]
-	queues     []*sendQueue
+	current    atomic.Pointer[settings]
 	dropped    atomic.Uint64
 
 	// The stack asks Capabilities at each packet whether to verify checksums, so
@@ -42,13 +41,39 @@ var (
 	_ stack.GSOEndpoint  = (*endpoint)(nil)
 )
 
+// settings are what the endpoint knows of its interface. They do not change;
+// SettingsChanged puts others in their place.
+type settings struct {
+	mac    tcpip.LinkAddress
+	mtu    uint32       // what fits behind the Ethernet header
+	queues []*sendQueue // those in use
+	unused []*sendQueue // those that were in use when the interface had more
+}
+
 func (e *endpoint) attach(i framework.Interface) {
-	mac := i.Settings().MAC
 	e.iface = i
-	e.mac = tcpip.LinkAddress(mac[:])
-	e.queues = make([]*sendQueue, i.Queues())
-	for q := range e.queues {
-		e.queues[q] = newSendQueue(i, q)
+	e.current.Store(&settings{})
+	e.follow()
+}
+
+// follow takes over the interface's settings. It is called by one goroutine at a
+// time.
+func (e *endpoint) follow() {
+	s := e.iface.Settings()
+	old := e.current.Load()
+	all := append(append([]*sendQueue(nil), old.queues...), old.unused...)
+	n := e.iface.Queues()
+	for q := len(all); q < n; q++ {
+		all = append(all, newSendQueue(e.iface, q))
+	}
+	e.current.Store(&settings{
+		mac: tcpip.LinkAddress(s.MAC[:]), mtu: uint32(s.MTU),
+		queues: all[:n:n], unused: all[n:],
+	})
+	// What waits in a queue that is not in use is sent all the same: to another
+	// one, by the interface.
+	for _, q := range all[n:] {
+		q.send(nil, uint32(s.MTU))
 	}
 }
 
@@ -118,7 +143,7 @@ func (e *endpoint) inject(d stack.NetworkDispatcher, p *framework.Packet, frags 
 		to = to[copy(to, memory.Bytes(f)):]
 	}
 	pkt := stack.NewPacketBuffer(stack.PacketBufferOptions{Payload: buffer.MakeWithView(view)})
-	pkt.PktType = packetType(eth.DestinationAddress(), e.mac)
+	pkt.PktType = packetType(eth.DestinationAddress(), e.current.Load().mac)
 	d.DeliverNetworkPacket(eth.Type(), pkt)
 	pkt.DecRef()
 }
@@ -138,24 +163,37 @@ func packetType(to, own tcpip.LinkAddress) tcpip.PacketType {
 // WritePackets implements stack.LinkWriter. It never reports a full queue:
 // TCP would take that for loss. What does not fit waits in the port.
 func (e *endpoint) WritePackets(list stack.PacketBufferList) (int, tcpip.Error) {
+	s := e.current.Load()
 	pkts := list.AsSlice()
 	for start := 0; start < len(pkts); {
-		q := e.queueOf(pkts[start])
+		q := s.queueOf(pkts[start])
 		end := start + 1
-		for end < len(pkts) && e.queueOf(pkts[end]) == q {
+		for end < len(pkts) && s.queueOf(pkts[end]) == q {
 			end++
 		}
-		e.dropped.Add(uint64(e.queues[q].send(pkts[start:end])))
+		e.dropped.Add(uint64(s.queues[q].send(pkts[start:end], s.mtu)))
 		start = end
 	}
 	return len(pkts), nil
 }
 
-func (e *endpoint) queueOf(pkt *stack.PacketBuffer) int {
-	return int(pkt.Hash % uint32(len(e.queues)))
+func (s *settings) queueOf(pkt *stack.PacketBuffer) int {
+	return int(pkt.Hash % uint32(len(s.queues)))
 }
 
-func (e *endpoint) flush(queue int) { e.queues[queue].send(nil) }
+// flush sends what waits for a queue: its own backlog, and what is left in those
+// that are not in use and that it stands in for.
+func (e *endpoint) flush(queue int) {
+	s := e.current.Load()
+	if queue < len(s.queues) {
+		s.queues[queue].send(nil, s.mtu)
+	}
+	for _, q := range s.unused {
+		if q.queue%len(s.queues) == queue {
+			q.send(nil, s.mtu)
+		}
+	}
+}
 
 // sendQueue is one transmit queue's backlog and the batch that its packets are
 // turned into.
@@ -166,6 +204,7 @@ type sendQueue struct {
 	backlog []*stack.PacketBuffer
 	buffers []framework.Buffer // taken from the interface, not yet used
 	batch   *framework.Batch
+	mtu     uint32 // in force, while mu is held
 }
 
 func newSendQueue(i framework.Interface, queue int) *sendQueue {
@@ -178,9 +217,10 @@ func newSendQueue(i framework.Interface, queue int) *sendQueue {
 
 // send sends the backlog and then pkts, as far as there is room, keeps the rest
 // and returns how many it had to drop.
-func (s *sendQueue) send(pkts []*stack.PacketBuffer) (dropped int) {
+func (s *sendQueue) send(pkts []*stack.PacketBuffer, mtu uint32) (dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mtu = mtu
 	if len(s.backlog) > 0 {
 		sent := s.sendAll(s.backlog)
 		for _, pkt := range s.backlog[:sent] {
@@ -255,7 +295,7 @@ func (s *sendQueue) add(pkt *stack.PacketBuffer) bool {
 		left -= n
 	}
 	copyOut(memory, b.Frags[p.First:], pkt)
-	describe(&p, pkt)
+	describe(&p, pkt, s.mtu)
 	b.Packets = append(b.Packets, p)
 	return true
 }
@@ -290,7 +330,12 @@ func copyOut(memory *framework.Buffers, frags []framework.Fragment, pkt *stack.P
 }
 
 // describe translates the stack's offload request.
-func describe(p *framework.Packet, pkt *stack.PacketBuffer) {
+//
+// The size of a connection's segments is the stack's choice when it is opened, by
+// the MTU of that moment, and stays when the MTU becomes smaller later (RFC 1191's
+// messages, which the stack would listen to, come from routers). So segments that
+// are too long now are left to whoever segments, the device or the engine.
+func describe(p *framework.Packet, pkt *stack.PacketBuffer, mtu uint32) {
 	gso := &pkt.GSOOptions
 	if gso.Type == stack.GSONone {
 		return
@@ -308,14 +353,18 @@ func describe(p *framework.Packet, pkt *stack.PacketBuffer) {
 		p.ChecksumStart = header.EthernetMinimumSize + gso.L3HdrLen
 		p.ChecksumOffset = gso.CsumOffset
 	}
-	if pkt.Data().Size() > int(gso.MSS) {
+	size := gso.MSS
+	if fits := int(mtu) + header.EthernetMinimumSize - pkt.HeaderSize(); int(size) > fits {
+		size = uint16(max(fits, 1))
+	}
+	if pkt.Data().Size() > int(size) {
 		p.Flags |= framework.Segment
-		p.SegmentSize = gso.MSS
+		p.SegmentSize = size
 	}
 }
 
 // MTU implements stack.LinkEndpoint: what fits behind the Ethernet header.
-func (e *endpoint) MTU() uint32 { return uint32(e.iface.Settings().MTU) }
+func (e *endpoint) MTU() uint32 { return e.current.Load().mtu }
 
 // SetMTU implements stack.LinkEndpoint. The MTU is the interface's; nicd sets it.
 func (e *endpoint) SetMTU(uint32) {}
@@ -324,7 +373,7 @@ func (e *endpoint) SetMTU(uint32) {}
 func (e *endpoint) MaxHeaderLength() uint16 { return header.EthernetMinimumSize }
 
 // LinkAddress implements stack.LinkEndpoint.
-func (e *endpoint) LinkAddress() tcpip.LinkAddress { return e.mac }
+func (e *endpoint) LinkAddress() tcpip.LinkAddress { return e.current.Load().mac }
 
 // SetLinkAddress implements stack.LinkEndpoint. The address is the interface's.
 func (e *endpoint) SetLinkAddress(tcpip.LinkAddress) {}

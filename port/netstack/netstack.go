@@ -47,7 +47,10 @@ type Port struct {
 	link    *endpoint
 }
 
-var _ framework.Port = (*Port)(nil)
+var (
+	_ framework.Port             = (*Port)(nil)
+	_ framework.SettingsFollower = (*Port)(nil)
+)
 
 // New makes a port that waits for its interface.
 func New(o Options) (*Port, error) {
@@ -127,6 +130,13 @@ func (p *Port) addAddress(prefix netip.Prefix) error {
 	return nil
 }
 
+// SettingsChanged implements framework.SettingsFollower. Connections live on, with
+// segments that fit the new MTU.
+func (p *Port) SettingsChanged() error {
+	p.link.follow()
+	return nil
+}
+
 // Deliver implements framework.Port. Packets are copied into the stack's
 // memory, so their buffers go straight back.
 func (p *Port) Deliver(queue int, b *framework.Batch) { p.link.deliver(queue, b) }
@@ -138,9 +148,14 @@ func (p *Port) TxReady(queue int) { p.link.flush(queue) }
 // packets sent without one are dropped and counted by the interface.
 func (p *Port) LinkChanged(framework.Link) {}
 
-// Needs implements framework.Port.
+// Needs implements framework.Port. An IPv6 address is found by multicast (RFC 4861
+// section 7.2.1).
 func (p *Port) Needs() framework.PortNeeds {
-	return framework.PortNeeds{Name: "netstack", Accepts: framework.AllFeatures &^ framework.VLANStrip}
+	needs := framework.PortNeeds{Name: "netstack", Accepts: framework.AllFeatures &^ framework.VLANStrip}
+	for _, prefix := range p.options.Addresses {
+		needs.AllMulticast = needs.AllMulticast || prefix.Addr().Is6()
+	}
+	return needs
 }
 
 // Close ends all connections and the stack.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,6 +30,10 @@ type wire struct {
 	free   []framework.Buffer // for transmit
 	rxFree []framework.Buffer
 	starve bool
+	queues int // 0 is 1
+	used   [8]atomic.Uint64
+	// longest is the longest frame that comes of what was sent.
+	longest atomic.Uint64
 	port   framework.Port
 	vouch  bool // for checksums
 }
@@ -56,7 +61,7 @@ func newWire(last byte) *wire {
 
 func (w *wire) Name() string                 { return "test" }
 func (w *wire) Settings() framework.Settings { return w.settings }
-func (w *wire) Queues() int                  { return 1 }
+func (w *wire) Queues() int                  { return max(w.queues, 1) }
 func (w *wire) Buffers() *framework.Buffers  { return &w.memory }
 
 func (w *wire) Alloc(_ int, dst []framework.Buffer) int {
@@ -80,8 +85,15 @@ func (w *wire) Release(_ int, bufs []framework.Buffer) {
 	}
 }
 
-func (w *wire) Send(_ int, b *framework.Batch) int {
+func (w *wire) Send(queue int, b *framework.Batch) int {
+	w.used[queue].Add(uint64(len(b.Packets)))
 	for i := range b.Packets {
+		p := &b.Packets[i]
+		frame := uint64(p.Len)
+		if p.Flags&framework.Segment != 0 {
+			frame = uint64(p.HeaderLen) + uint64(p.SegmentSize)
+		}
+		w.longest.Store(max(w.longest.Load(), frame))
 		frags := append([]framework.Fragment(nil), b.Fragments(i)...)
 		select {
 		case w.work <- received{b.Packets[i], frags}:
@@ -146,7 +158,11 @@ func (w *wire) carry(r received) {
 
 func pair(t *testing.T, vouch bool) (a, b *netstack.Port) {
 	t.Helper()
-	wa, wb := newWire(1), newWire(2)
+	return connect(t, newWire(1), newWire(2), vouch)
+}
+
+func connect(t *testing.T, wa, wb *wire, vouch bool) (a, b *netstack.Port) {
+	t.Helper()
 	wa.peerSide, wb.peerSide = wb, wa
 	wa.vouch, wb.vouch = vouch, vouch
 	ctx, cancel := context.WithCancel(t.Context())
@@ -271,5 +287,65 @@ func TestUnverified(t *testing.T) {
 			t.Fatal("no bad checksum was counted")
 		case <-time.After(time.Millisecond):
 		}
+	}
+}
+
+// TestSettingsChange: a connection that was opened with a large MTU and many
+// queues goes on when both become smaller, and larger again. No frame is ever
+// longer than the MTU in force.
+func TestSettingsChange(t *testing.T) {
+	wa, wb := newWire(1), newWire(2)
+	wa.settings.MTU, wb.settings.MTU = 9000, 9000
+	wa.queues = 4
+	client, server := connect(t, wa, wb, true)
+	for _, family := range []string{"10.9.0.2:5001", "[fd00::2]:5001"} {
+		at := netip.MustParseAddrPort(family)
+		listener, err := server.Listen(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close()
+		go func() {
+			c, err := listener.Accept()
+			if err == nil {
+				_, _ = io.Copy(c, c)
+			}
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+		c, err := client.Dial(ctx, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+		echo := func(mtu, queues int) {
+			t.Helper()
+			wa.settings.MTU, wa.queues = mtu, queues
+			if err := client.SettingsChanged(); err != nil {
+				t.Fatal(err)
+			}
+			wa.longest.Store(0)
+			for q := range wa.used {
+				wa.used[q].Store(0)
+			}
+			data := make([]byte, 1<<20)
+			go func() { _, _ = c.Write(data) }()
+			if _, err := io.ReadFull(c, data); err != nil {
+				t.Fatalf("mtu %d, %d queues: %v", mtu, queues, err)
+			}
+			if got, want := int(wa.longest.Load()), mtu+14; got > want || got < mtu-60 {
+				t.Errorf("mtu %d: the longest frame has %d bytes", mtu, got)
+			}
+			for q := range wa.used {
+				if n := wa.used[q].Load(); n > 0 && q >= queues {
+					t.Errorf("%d queues: %d packets were sent to queue %d", queues, n, q)
+				}
+			}
+		}
+		echo(9000, 4)
+		echo(1500, 1)
+		echo(1280, 2)
+		echo(9000, 6)
+		c.Close()
 	}
 }
