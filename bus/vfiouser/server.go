@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -29,8 +30,7 @@ type ServeOptions struct {
 
 // Serve serves dev to the clients that connect to l, one after the other, until
 // ctx ends, and closes l. A client that connects while another is served waits.
-// The device keeps its state from one client to the next, but not its interrupts
-// and DMA mappings. While a client is served nobody else calls dev's methods.
+// While a client is served nobody else calls dev's methods.
 func Serve(ctx context.Context, l *net.UnixListener, dev bus.Device, o ServeOptions) error {
 	stop := context.AfterFunc(ctx, func() { l.Close() })
 	defer stop()
@@ -54,8 +54,9 @@ func Serve(ctx context.Context, l *net.UnixListener, dev bus.Device, o ServeOpti
 
 // ServeConn serves dev to the client at c, which it closes, until the client
 // leaves (nil), ctx ends (its error) or the client violates the protocol. When
-// it returns the device's interrupts are off and its DMA is unmapped. While it
-// runs nobody else calls dev's methods.
+// it returns the device's interrupts are off, it has been reset, as Linux resets
+// a VFIO device whose last user is gone, and its DMA is unmapped. While it runs
+// nobody else calls dev's methods.
 func ServeConn(ctx context.Context, c *net.UnixConn, dev bus.Device, o ServeOptions) error {
 	defer c.Close()
 	s := newServer(ctx, newConn(c), dev, o)
@@ -299,13 +300,29 @@ func (s *server) countPosted() {
 	}
 }
 
-// end leaves the device without interrupts and DMA.
+// end leaves the device as after power-on, without interrupts and DMA. A client
+// that died has not stopped it: it is reset before its memory goes.
 func (s *server) end() {
 	s.mu.Lock()
 	s.irqs.end()
+	s.quiesce()
 	s.dma.end()
 	s.mu.Unlock()
 	s.irqs.join()
+}
+
+// resetTimeout bounds the reset of a device whose client is gone.
+const resetTimeout = 10 * time.Second
+
+func (s *server) quiesce() {
+	if !s.info.CanReset {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ctx), resetTimeout)
+	defer cancel()
+	if err := s.dev.Reset(ctx); err != nil && !errors.Is(err, bus.ErrGone) {
+		s.o.report(fmt.Errorf("reset after the client: %w", err))
+	}
 }
 
 func (s *server) version(r *request) error {
