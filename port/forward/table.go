@@ -1,0 +1,112 @@
+package forward
+
+import (
+	"math/rand/v2"
+	"sync/atomic"
+)
+
+// table is the bridge's forwarding database: which address was last seen at
+// which port (IEEE 802.1Q-2018 section 8.8). It has a fixed number of places,
+// four for each hash; when those are full the oldest gives way. Many queues learn
+// and look up at once without locks: an entry is one word, so that a reader sees
+// an old entry or a new one, and what a lost race costs is a frame that is
+// flooded.
+type table struct {
+	buckets []bucket
+	shift   uint
+	seed    uint64
+	maxAge  uint32
+	evicted atomic.Uint64
+	moved   atomic.Uint64
+}
+
+const ways = 4
+
+// bucket is a cache line's worth of entries.
+type bucket struct {
+	entry [ways]atomic.Uint64 // address<<16 | port; 0 is none
+	seen  [ways]atomic.Uint32 // when, in the caller's seconds
+}
+
+// newTable makes a table of at least so many places, whose entries are good for
+// maxAge seconds.
+func newTable(places int, maxAge uint32) *table {
+	bits := uint(0)
+	for ways<<bits < places {
+		bits++
+	}
+	return &table{buckets: make([]bucket, 1<<bits), shift: 64 - bits, seed: rand.Uint64() | 1, maxAge: maxAge}
+}
+
+// bucket is where an address can be. The seed keeps a sender from choosing
+// addresses that all are in one.
+func (t *table) bucket(address uint64) *bucket {
+	return &t.buckets[(address*t.seed)>>t.shift&uint64(len(t.buckets)-1)]
+}
+
+// lookup is the port at which an address was last seen.
+func (t *table) lookup(address uint64, now uint32) (port int, ok bool) {
+	b := t.bucket(address)
+	for i := range b.entry {
+		if e := b.entry[i].Load(); e>>16 == address && now-b.seen[i].Load() <= t.maxAge {
+			return int(e & 0xffff), true
+		}
+	}
+	return 0, false
+}
+
+// learn notes that an address was seen at a port.
+func (t *table) learn(address uint64, port int, now uint32) {
+	b, want := t.bucket(address), address<<16|uint64(port)
+	oldest, age := 0, uint32(0)
+	for i := range b.entry {
+		e, seen := b.entry[i].Load(), b.seen[i].Load()
+		if e>>16 == address && e != 0 {
+			if seen != now {
+				b.seen[i].Store(now)
+			}
+			if e != want {
+				b.entry[i].Store(want)
+				t.moved.Add(1)
+			}
+			return
+		}
+		a := now - seen
+		if e == 0 {
+			a = ^uint32(0)
+		}
+		if a > age {
+			oldest, age = i, a
+		}
+	}
+	if age <= t.maxAge {
+		t.evicted.Add(1)
+	}
+	b.seen[oldest].Store(now)
+	b.entry[oldest].Store(want)
+}
+
+// forget removes what was seen at a port.
+func (t *table) forget(port int) {
+	for n := range t.buckets {
+		for i := range t.buckets[n].entry {
+			if p := &t.buckets[n].entry[i]; int(p.Load()&0xffff) == port {
+				p.Store(0)
+			}
+		}
+	}
+}
+
+// size is how many entries are good.
+func (t *table) size(now uint32) int {
+	n := 0
+	for k := range t.buckets {
+		b := &t.buckets[k]
+		for i := range b.entry {
+			if b.entry[i].Load() != 0 && now-b.seen[i].Load() <= t.maxAge {
+				n++
+			}
+		}
+	}
+	return n
+}
