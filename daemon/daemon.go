@@ -21,6 +21,7 @@ import (
 
 	"nicd/config"
 	"nicd/framework"
+	"nicd/port/forward"
 	"nicd/port/netstack"
 	"nicd/proto/adminpb"
 	"nicd/sim"
@@ -44,6 +45,7 @@ type Daemon struct {
 	catalogue  *catalogue
 	wires      map[string]*sim.Wire
 	interfaces []*netInterface
+	bridges    map[string]*forward.Bridge
 	streams    []*stream
 
 	stopStreams context.CancelFunc
@@ -56,7 +58,7 @@ type Daemon struct {
 // Start brings up everything that the config asks for. When it fails, nothing is
 // left behind, and the error is one line. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, log: o.Log, began: time.Now()}
+	d := &Daemon{options: o, log: o.Log, began: time.Now(), bridges: map[string]*forward.Bridge{}}
 	if err := d.start(ctx); err != nil {
 		d.Stop()
 		return nil, err
@@ -103,7 +105,9 @@ func (d *Daemon) openInterfaces(ctx context.Context) error {
 	defer cancel(nil)
 	for _, c := range d.options.Config.Interfaces {
 		driverConfig, _ := d.options.Config.Driver(c.Driver)
-		d.interfaces = append(d.interfaces, newInterface(c, driverConfig, d.log))
+		i := newInterface(c, driverConfig, d.log)
+		i.bridge = d.bridgeOf(c.Port.Forward)
+		d.interfaces = append(d.interfaces, i)
 	}
 	var opening sync.WaitGroup
 	for _, i := range d.interfaces {
@@ -115,6 +119,19 @@ func (d *Daemon) openInterfaces(ctx context.Context) error {
 	}
 	opening.Wait()
 	return context.Cause(ctx)
+}
+
+// bridgeOf is the bridge that a forward port is one of, nil for other ports.
+func (d *Daemon) bridgeOf(c *config.ForwardPort) *forward.Bridge {
+	if c == nil {
+		return nil
+	}
+	b := d.bridges[c.Bridge]
+	if b == nil {
+		b = forward.NewBridge(forward.Options{})
+		d.bridges[c.Bridge] = b
+	}
+	return b
 }
 
 // startStreams starts the config's TCP streams.

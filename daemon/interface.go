@@ -18,6 +18,7 @@ import (
 	"nicd/framework/engine"
 	"nicd/framework/link"
 	"nicd/framework/plugin"
+	"nicd/port/forward"
 	"nicd/port/netstack"
 	"nicd/port/sink"
 	"nicd/port/tap"
@@ -46,6 +47,7 @@ type netInterface struct {
 	memory    *bus.Memory
 	host      *link.Host
 	port      framework.Port
+	bridge    *forward.Bridge // nil for other ports than forward
 	driver    *driver
 	process   *plugin.Process // nil in-process
 	control   engine.Control
@@ -392,6 +394,8 @@ func (i *netInterface) newPort() (framework.Port, error) {
 		})
 	case c.Sink != nil:
 		return &sink.Port{}, nil
+	case c.Forward != nil:
+		return i.bridge.NewPort(), nil
 	case c.TAP != nil:
 		return tap.New(tap.Options{
 			Name: c.TAP.Name, FDs: c.TAP.FDs,

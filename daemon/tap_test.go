@@ -157,14 +157,7 @@ func TestTAP(t *testing.T) {
 			send(t, a, b, "10.77.0.2:0", 8<<20)
 			send(t, b, a, "[fd77::1]:0", 8<<20)
 			for _, i := range d.interfaces {
-				total := uint64(0)
-				snapshot, err := i.counters()
-				if err != nil {
-					t.Fatal(err)
-				}
-				for q := range snapshot.Rx {
-					total += snapshot.Rx[q][c.coalesced]
-				}
+				total := rxCount(t, d, i.config.Name, c.coalesced)
 				if total == 0 {
 					t.Errorf("%s: %s is 0", i.config.Name, engine.RxCounters[c.coalesced].Name)
 				}
