@@ -20,6 +20,9 @@ const (
 	maxBuffers     = 1 << 22
 	maxCPU         = 8191
 	maxPause       = 10 * time.Second
+	maxModeration  = 100 * time.Millisecond
+	maxBudget      = 4096
+	minIPv6MTU     = 1280 // RFC 8200 section 5
 )
 
 func (d *decoder) origin(at hcl.Range, what, name string) Origin {
@@ -79,6 +82,7 @@ func (d *decoder) daemon(b *hclsyntax.Block, dst *Daemon) {
 	s.string("socket", &dst.Socket)
 	s.string("plugin_dir", &dst.PluginDir)
 	s.choice("log_level", &dst.LogLevel, "trace", "debug", "info", "warn", "error")
+	s.bool("unsafe", &dst.Unsafe)
 	s.end(nil)
 	dst.Socket, dst.PluginDir = d.path(dst.Socket), d.path(dst.PluginDir)
 }

@@ -24,6 +24,7 @@ func (d *decoder) check(c *Config) {
 	d.checkMACs(c)
 	d.checkAddresses(c)
 	d.checkSockets(c)
+	d.checkUnsafe(c)
 	d.checkTAPs(c)
 	d.checkBridges(c)
 	for _, t := range c.Streams {
@@ -110,7 +111,7 @@ func (d *decoder) checkAddresses(c *Config) {
 			}
 			owner[p.Addr()] = i.Name
 			reachable = reachable || p.Contains(n.Gateway) && p.Addr() != n.Gateway
-			if p.Addr().Is6() && i.MTU < 1280 {
+			if p.Addr().Is6() && i.MTU < minIPv6MTU {
 				d.problem(d.at(i.Port.Origin, "address"), "interface %s has an IPv6 address and MTU %d; IPv6 needs 1280 (RFC 8200 section 5)", i.Name, i.MTU)
 			}
 		}
@@ -124,14 +125,20 @@ func (d *decoder) checkAddresses(c *Config) {
 func (d *decoder) checkSockets(c *Config) {
 	owner := map[string]string{}
 	for _, i := range c.Interfaces {
-		v := i.Device.VFIOUser
-		if v == nil {
+		attr, device := "", ""
+		switch {
+		case i.Device.VFIOUser != nil:
+			attr, device = "socket", i.Device.VFIOUser.Socket
+		case i.Device.VFIO != nil:
+			attr, device = "address", i.Device.VFIO.Address
+		}
+		if device == "" {
 			continue
 		}
-		if other, ok := owner[v.Socket]; ok {
-			d.problem(d.at(i.Device.Origin, "socket"), "interface %s has the device of interface %s", i.Name, other)
+		if other, ok := owner[device]; ok {
+			d.problem(d.at(i.Device.Origin, attr), "interface %s has the device of interface %s", i.Name, other)
 		}
-		owner[v.Socket] = i.Name
+		owner[device] = i.Name
 	}
 }
 

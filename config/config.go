@@ -50,6 +50,9 @@ type Daemon struct {
 	Socket    string // of the admin API; "" leaves it to nicd
 	PluginDir string // where driver plugins are looked for; "" is nowhere
 	LogLevel  string // trace, debug, info, warn or error
+	// Unsafe: quirks may be set whose wrong values lose packets or throughput
+	// without a word (framework.QuirkInfo.Unsafe).
+	Unsafe bool
 }
 
 // Wire is a virtual wire and what goes wrong on it.
@@ -112,6 +115,7 @@ type Interface struct {
 	RxBudget                     int           // packets a poll
 	Spin                         time.Duration // how long an idle task looks before it sleeps
 	CPUs                         []int         // per queue
+	Promiscuous                  bool          // receive what is for others, too
 
 	Features []framework.FeatureSetting
 	Quirks   []framework.QuirkSetting
@@ -122,6 +126,7 @@ type Interface struct {
 type Device struct {
 	Sim      *SimDevice
 	VFIOUser *VFIOUserDevice
+	VFIO     *VFIODevice
 	Origin   Origin
 }
 
@@ -139,6 +144,11 @@ type SimDevice struct {
 // VFIOUserDevice is a device that another process serves.
 type VFIOUserDevice struct {
 	Socket string
+}
+
+// VFIODevice is a PCI function of this machine, bound to the kernel's vfio-pci.
+type VFIODevice struct {
+	Address string // "0000:03:00.0"
 }
 
 // Port is what sits above an interface; one of the pointers is set.

@@ -20,6 +20,7 @@ type decoder struct {
 	lines      []string // of src, once they are asked for
 	vocabulary Vocabulary
 	problems   Diagnostics
+	unsafe     []unsafeSetting
 	places     map[string]hcl.Range // of values that check looks at again, see place
 }
 

@@ -27,9 +27,10 @@ func (d *decoder) netInterface(b *hclsyntax.Block) Interface {
 	interrupts := string(AutoInterrupts)
 	s.choice("interrupts", &interrupts, string(AutoInterrupts), string(MSIX), string(MSI), string(INTx))
 	i.Interrupts = Interrupts(interrupts)
-	s.duration("moderation", &i.Moderation, 100*time.Millisecond)
-	s.int("rx_budget", &i.RxBudget, 1, 4096)
+	s.duration("moderation", &i.Moderation, maxModeration)
+	s.int("rx_budget", &i.RxBudget, 1, maxBudget)
 	s.duration("spin", &i.Spin, time.Second)
+	s.bool("promiscuous", &i.Promiscuous)
 	s.list("cpus", cty.Number, "a CPU number", func(v cty.Value, at hcl.Range) {
 		n, _ := v.AsBigFloat().Int64()
 		if n < 0 || n > maxCPU || number(v) != number(cty.NumberIntVal(n)) {

@@ -100,6 +100,7 @@ stream "a" {
 
 // Each mistake replaces old by new in base.
 var mistakes = []struct{ name, old, new string }{
+	{"unsafe quirk", `lro-owner = "hybrid"`, `metadata-on = "first"`},
 	{"syntax", `loss = 0.01`, `loss = = 1`},
 	{"unclosed block", `  to = "em0"` + "\n}", `  to = "em0"`},
 	{"unclosed text", `address = "10.0.0.1/24"`, `address = "10.0.0.1/24`},
@@ -154,6 +155,8 @@ var mistakes = []struct{ name, old, new string }{
 	{"daemon twice", `wire "w0" {`, "daemon {}\ndaemon {}\nwire \"w0\" {"},
 	{"bus", "device \"sim\" {\n    model = \"vmxnet3\"", "device \"simm\" {\n    model = \"vmxnet3\""},
 	{"bus without socket", "device \"sim\" {\n    model = \"vmxnet3\"\n    wire = \"w0\"", `device "vfio-user" {`},
+	{"bus without address", "device \"sim\" {\n    model = \"vmxnet3\"\n    wire = \"w0\"", `device "vfio" {`},
+	{"address of no PCI function", "device \"sim\" {\n    model = \"vmxnet3\"\n    wire = \"w0\"", "device \"vfio\" {\n    address = \"03:00.8\""},
 	{"model unknown", `model = "82574L"`, `model = "82574"`},
 	{"model missing", `model = "82574L"`, ``},
 	{"revision high", `model = "vmxnet3"`, "model = \"vmxnet3\"\n    revision = 5"},

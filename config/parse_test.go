@@ -86,7 +86,7 @@ interface "x" {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Daemon{"d/run/nicd.sock", "/opt/drivers", "debug"}); c.Daemon != want {
+	if want := (Daemon{"d/run/nicd.sock", "/opt/drivers", "debug", false}); c.Daemon != want {
 		t.Errorf("daemon %+v", c.Daemon)
 	}
 	w := c.Wires[0]

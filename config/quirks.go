@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
@@ -37,6 +38,9 @@ func (d *decoder) quirks(b *hclsyntax.Block, driver, what string) []framework.Qu
 		text, ok := d.quirkValue(a, q)
 		if !ok {
 			continue
+		}
+		if q != nil && q.Unsafe {
+			d.unsafe = append(d.unsafe, unsafeSetting{name: a.Name, what: what, at: a.NameRange})
 		}
 		all = append(all, framework.QuirkSetting{Name: a.Name, Value: text, Origin: d.origin(a.NameRange, what, "").String()})
 	}
@@ -74,4 +78,20 @@ func choiceHint(q *framework.QuirkInfo, text string) string {
 // judges tells whether all quirks of a driver are known here.
 func (d *decoder) judges(driver string) bool {
 	return slices.Contains(d.vocabulary.Drivers, driver)
+}
+
+// unsafeSetting is a place where a config sets an unsafe quirk.
+type unsafeSetting struct {
+	name, what string
+	at         hcl.Range
+}
+
+// checkUnsafe reports unsafe quirks, unless the config says that it accepts them.
+func (d *decoder) checkUnsafe(c *Config) {
+	if c.Daemon.Unsafe {
+		return
+	}
+	for _, u := range d.unsafe {
+		d.problem(u.at, "quirk %s of %s is unsafe to set: a wrong value loses throughput without a word; the daemon block has to say unsafe = true", u.name, u.what)
+	}
 }

@@ -34,8 +34,8 @@ type wire struct {
 	used   [8]atomic.Uint64
 	// longest is the longest frame that comes of what was sent.
 	longest atomic.Uint64
-	port   framework.Port
-	vouch  bool // for checksums
+	port    framework.Port
+	vouch   bool // for checksums
 }
 
 type received struct {
