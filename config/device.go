@@ -1,6 +1,11 @@
 package config
 
-import "github.com/hashicorp/hcl/v2/hclsyntax"
+import (
+	"regexp"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
 
 func (d *decoder) device(b *hclsyntax.Block, owner string) Device {
 	dev := Device{Origin: d.origin(b.TypeRange, "device of interface", owner)}
@@ -12,12 +17,36 @@ func (d *decoder) device(b *hclsyntax.Block, owner string) Device {
 		dev.VFIOUser = &VFIOUserDevice{}
 		s.required("socket", &dev.VFIOUser.Socket, b, dev.Origin)
 		dev.VFIOUser.Socket = d.path(dev.VFIOUser.Socket)
+	case "vfio":
+		dev.VFIO = &VFIODevice{}
+		if at, ok := s.required("address", &dev.VFIO.Address, b, dev.Origin); ok {
+			address, ok := pciAddress(dev.VFIO.Address)
+			if !ok {
+				d.problem(at, "address is a PCI address such as \"0000:03:00.0\", not %q", dev.VFIO.Address)
+			}
+			dev.VFIO.Address = address
+		}
 	default:
-		d.problem(b.LabelRanges[0], "unknown bus %q of %s%s", b.Labels[0], dev.Origin.What, didYouMean(b.Labels[0], []string{"sim", "vfio-user"}))
+		d.problem(b.LabelRanges[0], "unknown bus %q of %s%s", b.Labels[0], dev.Origin.What, didYouMean(b.Labels[0], []string{"sim", "vfio", "vfio-user"}))
 		return dev
 	}
 	s.end(nil)
 	return dev
+}
+
+var pciAddressForm = regexp.MustCompile(`^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-1][0-9a-f]\.[0-7]$`)
+
+// pciAddress is an address as the kernel spells it: the domain may be left out,
+// and letters may be capital ones.
+func pciAddress(text string) (string, bool) {
+	text = strings.ToLower(text)
+	if !pciAddressForm.MatchString(text) {
+		return "", false
+	}
+	if strings.Count(text, ":") == 1 {
+		text = "0000:" + text
+	}
+	return text, true
 }
 
 func (d *decoder) simDevice(s *section, b *hclsyntax.Block, o Origin) *SimDevice {

@@ -64,6 +64,8 @@ func deviceText(c *config.Device, info bus.Info) string {
 	switch {
 	case c.Sim != nil:
 		return fmt.Sprintf("%s %s", info.Address, c.Sim.Model)
+	case c.VFIO != nil:
+		return "vfio:" + c.VFIO.Address
 	case c.VFIOUser != nil:
 		return "vfio-user:" + c.VFIOUser.Socket
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"nicd/bus"
+	"nicd/bus/vfio"
 	"nicd/bus/vfiouser"
 	"nicd/config"
 	"nicd/framework"
@@ -138,14 +139,28 @@ const defaultBufferSize = 4096
 
 // openedDevice is a device and the way to give it to a driver.
 type openedDevice struct {
-	bus    bus.Device // nil if another process serves it
-	socket *os.File   // for a plugin
+	bus    bus.Device   // if the driver runs in this process
+	socket *os.File     // for a plugin: a vfio-user socket,
+	vfio   *vfio.Handle // or an opened PCI device
+}
+
+// close is for a device that did not get to its driver.
+func (o *openedDevice) close() {
+	switch {
+	case o.socket != nil:
+		o.socket.Close()
+	case o.vfio != nil:
+		o.vfio.Close()
+	}
 }
 
 // openDevice makes or finds the device and checks that the driver drives it.
 func (i *netInterface) openDevice(ctx context.Context, wires map[string]*sim.Wire) (*openedDevice, error) {
 	if c := i.config.Device.VFIOUser; c != nil {
 		return i.openRemote(ctx, c)
+	}
+	if c := i.config.Device.VFIO; c != nil {
+		return i.openPCI(vfio.Host{}, c)
 	}
 	return i.openModel(ctx, wires)
 }
@@ -226,9 +241,7 @@ func (i *netInterface) openRemote(ctx context.Context, c *config.VFIOUserDevice)
 func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) {
 	initial, err := framework.ResolveQuirks(i.quirkSources(framework.DeviceFacts{Device: i.deviceID}))
 	if err != nil {
-		if o.socket != nil {
-			o.socket.Close()
-		}
+		o.close()
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
 	if o.bus != nil {
@@ -241,12 +254,12 @@ func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) 
 		}
 	} else {
 		if i.process, err = i.driver.start(ctx, i.log); err != nil {
-			o.socket.Close()
+			o.close()
 			return fmt.Errorf("interface %s: %w", i.config.Name, err)
 		}
 		i.atClose(i.endProcess)
 		i.control, err = i.process.Attach(ctx, plugin.AttachConfig{
-			Name: i.config.Name, Device: o.socket, Memory: i.memory, Events: i.host.Events(),
+			Name: i.config.Name, Device: o.socket, VFIO: o.vfio, Memory: i.memory, Events: i.host.Events(),
 			Generation: i.host.Generation(), Quirks: initial.Map(),
 		})
 		if err != nil {

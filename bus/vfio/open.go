@@ -36,6 +36,9 @@ func (h *Handle) Close() error {
 	return errors.Join(all...)
 }
 
+// ErrNotBound: the function belongs to another kernel driver than vfio-pci.
+var ErrNotBound = errors.New("not bound to " + driverVFIO)
+
 // ErrNoIOMMU: nothing keeps the device within the memory that was mapped for it.
 var ErrNoIOMMU = errors.New("no IOMMU")
 
@@ -46,7 +49,10 @@ func (h Host) Open(address string) (*Handle, error) {
 		return nil, err
 	}
 	if d.Driver != driverVFIO {
-		return nil, fmt.Errorf("%s: bound to driver %q, not %s", address, d.Driver, driverVFIO)
+		if d.Driver == "" {
+			return nil, fmt.Errorf("%s: %w but to no driver", address, ErrNotBound)
+		}
+		return nil, fmt.Errorf("%s: %w but to the kernel's %q", address, ErrNotBound, d.Driver)
 	}
 	if d.IOMMUGroup == "" {
 		return nil, fmt.Errorf("%s: %w: turn it on in firmware and on the kernel's command line", address, ErrNoIOMMU)

@@ -5,7 +5,10 @@ import (
 	"os"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"nicd/bus"
+	"nicd/bus/vfio"
 	"nicd/framework"
 	"nicd/framework/engine"
 	"nicd/framework/link"
@@ -19,6 +22,9 @@ type AttachConfig struct {
 	// also on error: only the plugin has it then, so that the device's server
 	// sees the plugin's end.
 	Device *os.File
+	// VFIO is an opened PCI device instead. Attach closes it likewise: the
+	// device's DMA ends with the plugin.
+	VFIO *vfio.Handle
 	// Memory, Events and Generation are the link host's. They stay its own.
 	Memory     *bus.Memory
 	Events     link.Events
@@ -29,10 +35,13 @@ type AttachConfig struct {
 // Attach makes the plugin drive a device, which it can do once in its life. The
 // answer is the control of the engine in the plugin.
 func (p *Process) Attach(ctx context.Context, c AttachConfig) (engine.Control, error) {
-	defer c.Device.Close()
-	files := append([]*os.File{c.Device, c.Memory.File()}, c.Events.Files()...)
-	ticket := p.tickets.Add(1)
-	if err := sendDescriptors(p.control, ticket, files); err != nil {
+	defer c.closeDevice()
+	if c.VFIO != nil {
+		p.letLock(c.Memory.Size())
+	}
+	request, files := c.request()
+	request.Ticket = p.tickets.Add(1)
+	if err := sendDescriptors(p.control, request.Ticket, files); err != nil {
 		if p.hasExited() {
 			return nil, p.exitError("attach " + c.Name)
 		}
@@ -40,9 +49,7 @@ func (p *Process) Attach(ctx context.Context, c AttachConfig) (engine.Control, e
 	}
 	r := &remote{process: p, events: make(chan engine.Event, eventBacklog)}
 	err := p.call(ctx, "attach "+c.Name, func(ctx context.Context) error {
-		_, err := p.rpc.Attach(ctx, &driverpb.AttachRequest{
-			Ticket: ticket, Name: c.Name, Bus: driverpb.BusKind_BUS_VFIO_USER, Generation: c.Generation, Quirks: c.Quirks,
-		})
+		_, err := p.rpc.Attach(ctx, request)
 		return err
 	})
 	if err != nil {
@@ -52,6 +59,43 @@ func (p *Process) Attach(ctx context.Context, c AttachConfig) (engine.Control, e
 		return nil, err
 	}
 	return r, nil
+}
+
+// request is what the plugin is told and, in order, the descriptors for it.
+func (c *AttachConfig) request() (*driverpb.AttachRequest, []*os.File) {
+	r := &driverpb.AttachRequest{Name: c.Name, Bus: driverpb.BusKind_BUS_VFIO_USER, Generation: c.Generation, Quirks: c.Quirks}
+	files := []*os.File{c.Device, c.Memory.File()}
+	if h := c.VFIO; h != nil {
+		r.Bus = driverpb.BusKind_BUS_VFIO
+		r.Vfio = &driverpb.VFIO{Address: h.Address, Ioas: h.IOAS, Group: h.Group != nil}
+		files[fdDevice] = h.Device
+		if files = append(files, h.IOMMU); h.Group != nil {
+			files = append(files, h.Group)
+		}
+	}
+	return r, append(files, c.Events.Files()...)
+}
+
+// letLock raises the plugin's RLIMIT_MEMLOCK by so many bytes: the kernel counts
+// what a process maps for a device against it. Where that is not allowed the limit
+// may do as it is, and if not the kernel says so.
+func (p *Process) letLock(bytes int) {
+	var limit unix.Rlimit
+	if unix.Prlimit(p.PID(), unix.RLIMIT_MEMLOCK, nil, &limit) != nil {
+		return
+	}
+	if raised := limit.Cur + uint64(bytes); raised > limit.Cur { // else it is unlimited
+		limit.Cur, limit.Max = raised, max(raised, limit.Max)
+		_ = unix.Prlimit(p.PID(), unix.RLIMIT_MEMLOCK, &limit, nil)
+	}
+}
+
+func (c *AttachConfig) closeDevice() {
+	if c.VFIO != nil {
+		c.VFIO.Close()
+		return
+	}
+	c.Device.Close()
 }
 
 // eventBacklog is how many events wait for nicd before the plugin's wait.

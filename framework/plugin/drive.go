@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"nicd/bus"
+	"nicd/bus/vfio"
 	"nicd/bus/vfiouser"
 	"nicd/framework"
 	"nicd/framework/engine"
@@ -149,9 +150,17 @@ func (e *driven) Detach(ctx context.Context) error {
 	return err
 }
 
+// openDevice makes a device of the attachment's descriptors for one.
+func (a *attachment) openDevice(ctx context.Context) (bus.Device, error) {
+	if a.vfio != nil {
+		return vfio.New(a.vfio)
+	}
+	return vfiouser.Open(ctx, a.device, vfiouser.DialOptions{Name: a.name})
+}
+
 // drive is how a plugin serves an attachment, which it takes over.
 func drive(ctx context.Context, d framework.Driver, a *attachment) (engine.Control, error) {
-	dev, err := vfiouser.Open(ctx, a.device, vfiouser.DialOptions{Name: a.name})
+	dev, err := a.openDevice(ctx)
 	if err != nil {
 		a.close()
 		return nil, fmt.Errorf("%s: device: %w", a.name, err)

@@ -32,6 +32,7 @@ type BusKind int32
 const (
 	BusKind_BUS_UNKNOWN   BusKind = 0
 	BusKind_BUS_VFIO_USER BusKind = 1
+	BusKind_BUS_VFIO      BusKind = 2
 )
 
 // Enum value maps for BusKind.
@@ -39,10 +40,12 @@ var (
 	BusKind_name = map[int32]string{
 		0: "BUS_UNKNOWN",
 		1: "BUS_VFIO_USER",
+		2: "BUS_VFIO",
 	}
 	BusKind_value = map[string]int32{
 		"BUS_UNKNOWN":   0,
 		"BUS_VFIO_USER": 1,
+		"BUS_VFIO":      2,
 	}
 )
 
@@ -876,13 +879,14 @@ func (x *QuirkInfo) GetUnsafe() bool {
 
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Ticket names the descriptors: device, arena, then the events in the order
-	// of link.Events.Files.
+	// Ticket names the descriptors: device, arena, with BUS_VFIO those of the VFIO
+	// message, then the events in the order of link.Events.Files.
 	Ticket        uint64            `protobuf:"varint,1,opt,name=ticket,proto3" json:"ticket,omitempty"`
 	Name          string            `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"` // of the interface
 	Bus           BusKind           `protobuf:"varint,3,opt,name=bus,proto3,enum=nicd.driver.v1.BusKind" json:"bus,omitempty"`
 	Generation    uint32            `protobuf:"varint,4,opt,name=generation,proto3" json:"generation,omitempty"` // of the arena
 	Quirks        map[string]string `protobuf:"bytes,5,rep,name=quirks,proto3" json:"quirks,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Vfio          *VFIO             `protobuf:"bytes,6,opt,name=vfio,proto3" json:"vfio,omitempty"` // with BUS_VFIO
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -952,6 +956,75 @@ func (x *AttachRequest) GetQuirks() map[string]string {
 	return nil
 }
 
+func (x *AttachRequest) GetVfio() *VFIO {
+	if x != nil {
+		return x.Vfio
+	}
+	return nil
+}
+
+// VFIO is an opened PCI device. Its descriptors are that of what maps memory
+// and, if there is one, that of the group.
+type VFIO struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Group         bool                   `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"` // opened by way of its group
+	Ioas          uint32                 `protobuf:"varint,3,opt,name=ioas,proto3" json:"ioas,omitempty"`   // address space in iommufd, without a group
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VFIO) Reset() {
+	*x = VFIO{}
+	mi := &file_driver_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VFIO) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VFIO) ProtoMessage() {}
+
+func (x *VFIO) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VFIO.ProtoReflect.Descriptor instead.
+func (*VFIO) Descriptor() ([]byte, []int) {
+	return file_driver_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *VFIO) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *VFIO) GetGroup() bool {
+	if x != nil {
+		return x.Group
+	}
+	return false
+}
+
+func (x *VFIO) GetIoas() uint32 {
+	if x != nil {
+		return x.Ioas
+	}
+	return 0
+}
+
 type AttachReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Info          *Info                  `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
@@ -961,7 +1034,7 @@ type AttachReply struct {
 
 func (x *AttachReply) Reset() {
 	*x = AttachReply{}
-	mi := &file_driver_proto_msgTypes[17]
+	mi := &file_driver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -973,7 +1046,7 @@ func (x *AttachReply) String() string {
 func (*AttachReply) ProtoMessage() {}
 
 func (x *AttachReply) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[17]
+	mi := &file_driver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -986,7 +1059,7 @@ func (x *AttachReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachReply.ProtoReflect.Descriptor instead.
 func (*AttachReply) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{17}
+	return file_driver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AttachReply) GetInfo() *Info {
@@ -1026,7 +1099,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_driver_proto_msgTypes[18]
+	mi := &file_driver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1111,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[18]
+	mi := &file_driver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1124,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{18}
+	return file_driver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Info) GetModel() string {
@@ -1220,7 +1293,7 @@ type RingRule struct {
 
 func (x *RingRule) Reset() {
 	*x = RingRule{}
-	mi := &file_driver_proto_msgTypes[19]
+	mi := &file_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1232,7 +1305,7 @@ func (x *RingRule) String() string {
 func (*RingRule) ProtoMessage() {}
 
 func (x *RingRule) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[19]
+	mi := &file_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1245,7 +1318,7 @@ func (x *RingRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRule.ProtoReflect.Descriptor instead.
 func (*RingRule) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{19}
+	return file_driver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RingRule) GetMin() int64 {
@@ -1286,7 +1359,7 @@ type InterruptChoice struct {
 
 func (x *InterruptChoice) Reset() {
 	*x = InterruptChoice{}
-	mi := &file_driver_proto_msgTypes[20]
+	mi := &file_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1298,7 +1371,7 @@ func (x *InterruptChoice) String() string {
 func (*InterruptChoice) ProtoMessage() {}
 
 func (x *InterruptChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[20]
+	mi := &file_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1311,7 +1384,7 @@ func (x *InterruptChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptChoice.ProtoReflect.Descriptor instead.
 func (*InterruptChoice) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{20}
+	return file_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InterruptChoice) GetKind() uint32 {
@@ -1339,7 +1412,7 @@ type CounterInfo struct {
 
 func (x *CounterInfo) Reset() {
 	*x = CounterInfo{}
-	mi := &file_driver_proto_msgTypes[21]
+	mi := &file_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1424,7 @@ func (x *CounterInfo) String() string {
 func (*CounterInfo) ProtoMessage() {}
 
 func (x *CounterInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[21]
+	mi := &file_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1437,7 @@ func (x *CounterInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterInfo.ProtoReflect.Descriptor instead.
 func (*CounterInfo) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{21}
+	return file_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CounterInfo) GetName() string {
@@ -1408,7 +1481,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_driver_proto_msgTypes[22]
+	mi := &file_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1493,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[22]
+	mi := &file_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1506,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{22}
+	return file_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Plan) GetSettings() *Settings {
@@ -1533,7 +1606,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_driver_proto_msgTypes[23]
+	mi := &file_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1618,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[23]
+	mi := &file_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1631,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{23}
+	return file_driver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Settings) GetMtu() int64 {
@@ -1610,7 +1683,7 @@ type VectorPlan struct {
 
 func (x *VectorPlan) Reset() {
 	*x = VectorPlan{}
-	mi := &file_driver_proto_msgTypes[24]
+	mi := &file_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1622,7 +1695,7 @@ func (x *VectorPlan) String() string {
 func (*VectorPlan) ProtoMessage() {}
 
 func (x *VectorPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[24]
+	mi := &file_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1635,7 +1708,7 @@ func (x *VectorPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VectorPlan.ProtoReflect.Descriptor instead.
 func (*VectorPlan) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{24}
+	return file_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VectorPlan) GetKind() uint32 {
@@ -1694,7 +1767,7 @@ type Filters struct {
 
 func (x *Filters) Reset() {
 	*x = Filters{}
-	mi := &file_driver_proto_msgTypes[25]
+	mi := &file_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1706,7 +1779,7 @@ func (x *Filters) String() string {
 func (*Filters) ProtoMessage() {}
 
 func (x *Filters) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[25]
+	mi := &file_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1719,7 +1792,7 @@ func (x *Filters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filters.ProtoReflect.Descriptor instead.
 func (*Filters) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{25}
+	return file_driver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Filters) GetPromiscuous() bool {
@@ -1773,7 +1846,7 @@ type ChangeReply struct {
 
 func (x *ChangeReply) Reset() {
 	*x = ChangeReply{}
-	mi := &file_driver_proto_msgTypes[26]
+	mi := &file_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1785,7 +1858,7 @@ func (x *ChangeReply) String() string {
 func (*ChangeReply) ProtoMessage() {}
 
 func (x *ChangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[26]
+	mi := &file_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1798,7 +1871,7 @@ func (x *ChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
 func (*ChangeReply) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{26}
+	return file_driver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ChangeReply) GetEffect() uint32 {
@@ -1817,7 +1890,7 @@ type SetQuirksRequest struct {
 
 func (x *SetQuirksRequest) Reset() {
 	*x = SetQuirksRequest{}
-	mi := &file_driver_proto_msgTypes[27]
+	mi := &file_driver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1829,7 +1902,7 @@ func (x *SetQuirksRequest) String() string {
 func (*SetQuirksRequest) ProtoMessage() {}
 
 func (x *SetQuirksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[27]
+	mi := &file_driver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1842,7 +1915,7 @@ func (x *SetQuirksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuirksRequest.ProtoReflect.Descriptor instead.
 func (*SetQuirksRequest) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{27}
+	return file_driver_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetQuirksRequest) GetValues() map[string]string {
@@ -1861,7 +1934,7 @@ type HardwareCountersReply struct {
 
 func (x *HardwareCountersReply) Reset() {
 	*x = HardwareCountersReply{}
-	mi := &file_driver_proto_msgTypes[28]
+	mi := &file_driver_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1873,7 +1946,7 @@ func (x *HardwareCountersReply) String() string {
 func (*HardwareCountersReply) ProtoMessage() {}
 
 func (x *HardwareCountersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[28]
+	mi := &file_driver_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1886,7 +1959,7 @@ func (x *HardwareCountersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareCountersReply.ProtoReflect.Descriptor instead.
 func (*HardwareCountersReply) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{28}
+	return file_driver_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *HardwareCountersReply) GetValues() []uint64 {
@@ -1908,7 +1981,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_driver_proto_msgTypes[29]
+	mi := &file_driver_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +1993,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[29]
+	mi := &file_driver_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2006,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{29}
+	return file_driver_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Event) GetKind() uint32 {
@@ -1976,7 +2049,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_driver_proto_msgTypes[30]
+	mi := &file_driver_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1988,7 +2061,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[30]
+	mi := &file_driver_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2001,7 +2074,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{30}
+	return file_driver_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Link) GetUp() bool {
@@ -2083,7 +2156,7 @@ const file_driver_proto_rawDesc = "" +
 	"\x06driver\x18\t \x01(\tR\x06driver\x12\x12\n" +
 	"\x04live\x18\n" +
 	" \x01(\bR\x04live\x12\x16\n" +
-	"\x06unsafe\x18\v \x01(\bR\x06unsafe\"\x84\x02\n" +
+	"\x06unsafe\x18\v \x01(\bR\x06unsafe\"\xae\x02\n" +
 	"\rAttachRequest\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\x04R\x06ticket\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12)\n" +
@@ -2091,10 +2164,15 @@ const file_driver_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x04 \x01(\rR\n" +
 	"generation\x12A\n" +
-	"\x06quirks\x18\x05 \x03(\v2).nicd.driver.v1.AttachRequest.QuirksEntryR\x06quirks\x1a9\n" +
+	"\x06quirks\x18\x05 \x03(\v2).nicd.driver.v1.AttachRequest.QuirksEntryR\x06quirks\x12(\n" +
+	"\x04vfio\x18\x06 \x01(\v2\x14.nicd.driver.v1.VFIOR\x04vfio\x1a9\n" +
 	"\vQuirksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"7\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
+	"\x04VFIO\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\bR\x05group\x12\x12\n" +
+	"\x04ioas\x18\x03 \x01(\rR\x04ioas\"7\n" +
 	"\vAttachReply\x12(\n" +
 	"\x04info\x18\x01 \x01(\v2\x14.nicd.driver.v1.InfoR\x04info\"\xb6\x06\n" +
 	"\x04Info\x12\x14\n" +
@@ -2195,10 +2273,11 @@ const file_driver_proto_rawDesc = "" +
 	"\x04mbps\x18\x02 \x01(\x03R\x04mbps\x12\x1f\n" +
 	"\vfull_duplex\x18\x03 \x01(\bR\n" +
 	"fullDuplex\x12\x16\n" +
-	"\x06paused\x18\x04 \x01(\bR\x06paused*-\n" +
+	"\x06paused\x18\x04 \x01(\bR\x06paused*;\n" +
 	"\aBusKind\x12\x0f\n" +
 	"\vBUS_UNKNOWN\x10\x00\x12\x11\n" +
-	"\rBUS_VFIO_USER\x10\x012\xd1\x06\n" +
+	"\rBUS_VFIO_USER\x10\x01\x12\f\n" +
+	"\bBUS_VFIO\x10\x022\xd1\x06\n" +
 	"\x06Driver\x12H\n" +
 	"\bDescribe\x12\x1f.nicd.driver.v1.DescribeRequest\x1a\x1b.nicd.driver.v1.Description\x12D\n" +
 	"\x06Attach\x12\x1d.nicd.driver.v1.AttachRequest\x1a\x1b.nicd.driver.v1.AttachReply\x12?\n" +
@@ -2227,7 +2306,7 @@ func file_driver_proto_rawDescGZIP() []byte {
 }
 
 var file_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_driver_proto_goTypes = []any{
 	(BusKind)(0),                    // 0: nicd.driver.v1.BusKind
 	(*DescribeRequest)(nil),         // 1: nicd.driver.v1.DescribeRequest
@@ -2247,22 +2326,23 @@ var file_driver_proto_goTypes = []any{
 	(*Match)(nil),                   // 15: nicd.driver.v1.Match
 	(*QuirkInfo)(nil),               // 16: nicd.driver.v1.QuirkInfo
 	(*AttachRequest)(nil),           // 17: nicd.driver.v1.AttachRequest
-	(*AttachReply)(nil),             // 18: nicd.driver.v1.AttachReply
-	(*Info)(nil),                    // 19: nicd.driver.v1.Info
-	(*RingRule)(nil),                // 20: nicd.driver.v1.RingRule
-	(*InterruptChoice)(nil),         // 21: nicd.driver.v1.InterruptChoice
-	(*CounterInfo)(nil),             // 22: nicd.driver.v1.CounterInfo
-	(*Plan)(nil),                    // 23: nicd.driver.v1.Plan
-	(*Settings)(nil),                // 24: nicd.driver.v1.Settings
-	(*VectorPlan)(nil),              // 25: nicd.driver.v1.VectorPlan
-	(*Filters)(nil),                 // 26: nicd.driver.v1.Filters
-	(*ChangeReply)(nil),             // 27: nicd.driver.v1.ChangeReply
-	(*SetQuirksRequest)(nil),        // 28: nicd.driver.v1.SetQuirksRequest
-	(*HardwareCountersReply)(nil),   // 29: nicd.driver.v1.HardwareCountersReply
-	(*Event)(nil),                   // 30: nicd.driver.v1.Event
-	(*Link)(nil),                    // 31: nicd.driver.v1.Link
-	nil,                             // 32: nicd.driver.v1.AttachRequest.QuirksEntry
-	nil,                             // 33: nicd.driver.v1.SetQuirksRequest.ValuesEntry
+	(*VFIO)(nil),                    // 18: nicd.driver.v1.VFIO
+	(*AttachReply)(nil),             // 19: nicd.driver.v1.AttachReply
+	(*Info)(nil),                    // 20: nicd.driver.v1.Info
+	(*RingRule)(nil),                // 21: nicd.driver.v1.RingRule
+	(*InterruptChoice)(nil),         // 22: nicd.driver.v1.InterruptChoice
+	(*CounterInfo)(nil),             // 23: nicd.driver.v1.CounterInfo
+	(*Plan)(nil),                    // 24: nicd.driver.v1.Plan
+	(*Settings)(nil),                // 25: nicd.driver.v1.Settings
+	(*VectorPlan)(nil),              // 26: nicd.driver.v1.VectorPlan
+	(*Filters)(nil),                 // 27: nicd.driver.v1.Filters
+	(*ChangeReply)(nil),             // 28: nicd.driver.v1.ChangeReply
+	(*SetQuirksRequest)(nil),        // 29: nicd.driver.v1.SetQuirksRequest
+	(*HardwareCountersReply)(nil),   // 30: nicd.driver.v1.HardwareCountersReply
+	(*Event)(nil),                   // 31: nicd.driver.v1.Event
+	(*Link)(nil),                    // 32: nicd.driver.v1.Link
+	nil,                             // 33: nicd.driver.v1.AttachRequest.QuirksEntry
+	nil,                             // 34: nicd.driver.v1.SetQuirksRequest.ValuesEntry
 }
 var file_driver_proto_depIdxs = []int32{
 	13, // 0: nicd.driver.v1.Description.ids:type_name -> nicd.driver.v1.DeviceID
@@ -2270,46 +2350,47 @@ var file_driver_proto_depIdxs = []int32{
 	16, // 2: nicd.driver.v1.Description.quirks:type_name -> nicd.driver.v1.QuirkInfo
 	15, // 3: nicd.driver.v1.Declaration.when:type_name -> nicd.driver.v1.Match
 	0,  // 4: nicd.driver.v1.AttachRequest.bus:type_name -> nicd.driver.v1.BusKind
-	32, // 5: nicd.driver.v1.AttachRequest.quirks:type_name -> nicd.driver.v1.AttachRequest.QuirksEntry
-	19, // 6: nicd.driver.v1.AttachReply.info:type_name -> nicd.driver.v1.Info
-	20, // 7: nicd.driver.v1.Info.rx_ring:type_name -> nicd.driver.v1.RingRule
-	20, // 8: nicd.driver.v1.Info.tx_ring:type_name -> nicd.driver.v1.RingRule
-	21, // 9: nicd.driver.v1.Info.interrupts:type_name -> nicd.driver.v1.InterruptChoice
-	22, // 10: nicd.driver.v1.Info.counters:type_name -> nicd.driver.v1.CounterInfo
-	24, // 11: nicd.driver.v1.Plan.settings:type_name -> nicd.driver.v1.Settings
-	25, // 12: nicd.driver.v1.Plan.interrupts:type_name -> nicd.driver.v1.VectorPlan
-	26, // 13: nicd.driver.v1.Plan.filters:type_name -> nicd.driver.v1.Filters
-	33, // 14: nicd.driver.v1.SetQuirksRequest.values:type_name -> nicd.driver.v1.SetQuirksRequest.ValuesEntry
-	31, // 15: nicd.driver.v1.Event.link:type_name -> nicd.driver.v1.Link
-	1,  // 16: nicd.driver.v1.Driver.Describe:input_type -> nicd.driver.v1.DescribeRequest
-	17, // 17: nicd.driver.v1.Driver.Attach:input_type -> nicd.driver.v1.AttachRequest
-	2,  // 18: nicd.driver.v1.Driver.GetInfo:input_type -> nicd.driver.v1.GetInfoRequest
-	23, // 19: nicd.driver.v1.Driver.Start:input_type -> nicd.driver.v1.Plan
-	4,  // 20: nicd.driver.v1.Driver.Stop:input_type -> nicd.driver.v1.StopRequest
-	23, // 21: nicd.driver.v1.Driver.Change:input_type -> nicd.driver.v1.Plan
-	23, // 22: nicd.driver.v1.Driver.Effect:input_type -> nicd.driver.v1.Plan
-	28, // 23: nicd.driver.v1.Driver.SetQuirks:input_type -> nicd.driver.v1.SetQuirksRequest
-	26, // 24: nicd.driver.v1.Driver.SetFilters:input_type -> nicd.driver.v1.Filters
-	8,  // 25: nicd.driver.v1.Driver.HardwareCounters:input_type -> nicd.driver.v1.HardwareCountersRequest
-	9,  // 26: nicd.driver.v1.Driver.Detach:input_type -> nicd.driver.v1.DetachRequest
-	11, // 27: nicd.driver.v1.Driver.Events:input_type -> nicd.driver.v1.EventsRequest
-	12, // 28: nicd.driver.v1.Driver.Describe:output_type -> nicd.driver.v1.Description
-	18, // 29: nicd.driver.v1.Driver.Attach:output_type -> nicd.driver.v1.AttachReply
-	19, // 30: nicd.driver.v1.Driver.GetInfo:output_type -> nicd.driver.v1.Info
-	3,  // 31: nicd.driver.v1.Driver.Start:output_type -> nicd.driver.v1.StartReply
-	5,  // 32: nicd.driver.v1.Driver.Stop:output_type -> nicd.driver.v1.StopReply
-	27, // 33: nicd.driver.v1.Driver.Change:output_type -> nicd.driver.v1.ChangeReply
-	27, // 34: nicd.driver.v1.Driver.Effect:output_type -> nicd.driver.v1.ChangeReply
-	6,  // 35: nicd.driver.v1.Driver.SetQuirks:output_type -> nicd.driver.v1.SetQuirksReply
-	7,  // 36: nicd.driver.v1.Driver.SetFilters:output_type -> nicd.driver.v1.SetFiltersReply
-	29, // 37: nicd.driver.v1.Driver.HardwareCounters:output_type -> nicd.driver.v1.HardwareCountersReply
-	10, // 38: nicd.driver.v1.Driver.Detach:output_type -> nicd.driver.v1.DetachReply
-	30, // 39: nicd.driver.v1.Driver.Events:output_type -> nicd.driver.v1.Event
-	28, // [28:40] is the sub-list for method output_type
-	16, // [16:28] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	33, // 5: nicd.driver.v1.AttachRequest.quirks:type_name -> nicd.driver.v1.AttachRequest.QuirksEntry
+	18, // 6: nicd.driver.v1.AttachRequest.vfio:type_name -> nicd.driver.v1.VFIO
+	20, // 7: nicd.driver.v1.AttachReply.info:type_name -> nicd.driver.v1.Info
+	21, // 8: nicd.driver.v1.Info.rx_ring:type_name -> nicd.driver.v1.RingRule
+	21, // 9: nicd.driver.v1.Info.tx_ring:type_name -> nicd.driver.v1.RingRule
+	22, // 10: nicd.driver.v1.Info.interrupts:type_name -> nicd.driver.v1.InterruptChoice
+	23, // 11: nicd.driver.v1.Info.counters:type_name -> nicd.driver.v1.CounterInfo
+	25, // 12: nicd.driver.v1.Plan.settings:type_name -> nicd.driver.v1.Settings
+	26, // 13: nicd.driver.v1.Plan.interrupts:type_name -> nicd.driver.v1.VectorPlan
+	27, // 14: nicd.driver.v1.Plan.filters:type_name -> nicd.driver.v1.Filters
+	34, // 15: nicd.driver.v1.SetQuirksRequest.values:type_name -> nicd.driver.v1.SetQuirksRequest.ValuesEntry
+	32, // 16: nicd.driver.v1.Event.link:type_name -> nicd.driver.v1.Link
+	1,  // 17: nicd.driver.v1.Driver.Describe:input_type -> nicd.driver.v1.DescribeRequest
+	17, // 18: nicd.driver.v1.Driver.Attach:input_type -> nicd.driver.v1.AttachRequest
+	2,  // 19: nicd.driver.v1.Driver.GetInfo:input_type -> nicd.driver.v1.GetInfoRequest
+	24, // 20: nicd.driver.v1.Driver.Start:input_type -> nicd.driver.v1.Plan
+	4,  // 21: nicd.driver.v1.Driver.Stop:input_type -> nicd.driver.v1.StopRequest
+	24, // 22: nicd.driver.v1.Driver.Change:input_type -> nicd.driver.v1.Plan
+	24, // 23: nicd.driver.v1.Driver.Effect:input_type -> nicd.driver.v1.Plan
+	29, // 24: nicd.driver.v1.Driver.SetQuirks:input_type -> nicd.driver.v1.SetQuirksRequest
+	27, // 25: nicd.driver.v1.Driver.SetFilters:input_type -> nicd.driver.v1.Filters
+	8,  // 26: nicd.driver.v1.Driver.HardwareCounters:input_type -> nicd.driver.v1.HardwareCountersRequest
+	9,  // 27: nicd.driver.v1.Driver.Detach:input_type -> nicd.driver.v1.DetachRequest
+	11, // 28: nicd.driver.v1.Driver.Events:input_type -> nicd.driver.v1.EventsRequest
+	12, // 29: nicd.driver.v1.Driver.Describe:output_type -> nicd.driver.v1.Description
+	19, // 30: nicd.driver.v1.Driver.Attach:output_type -> nicd.driver.v1.AttachReply
+	20, // 31: nicd.driver.v1.Driver.GetInfo:output_type -> nicd.driver.v1.Info
+	3,  // 32: nicd.driver.v1.Driver.Start:output_type -> nicd.driver.v1.StartReply
+	5,  // 33: nicd.driver.v1.Driver.Stop:output_type -> nicd.driver.v1.StopReply
+	28, // 34: nicd.driver.v1.Driver.Change:output_type -> nicd.driver.v1.ChangeReply
+	28, // 35: nicd.driver.v1.Driver.Effect:output_type -> nicd.driver.v1.ChangeReply
+	6,  // 36: nicd.driver.v1.Driver.SetQuirks:output_type -> nicd.driver.v1.SetQuirksReply
+	7,  // 37: nicd.driver.v1.Driver.SetFilters:output_type -> nicd.driver.v1.SetFiltersReply
+	30, // 38: nicd.driver.v1.Driver.HardwareCounters:output_type -> nicd.driver.v1.HardwareCountersReply
+	10, // 39: nicd.driver.v1.Driver.Detach:output_type -> nicd.driver.v1.DetachReply
+	31, // 40: nicd.driver.v1.Driver.Events:output_type -> nicd.driver.v1.Event
+	29, // [29:41] is the sub-list for method output_type
+	17, // [17:29] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_driver_proto_init() }
@@ -2323,7 +2404,7 @@ func file_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_proto_rawDesc), len(file_driver_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
