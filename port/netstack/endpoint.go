@@ -181,6 +181,20 @@ func (s *settings) queueOf(pkt *stack.PacketBuffer) int {
 	return int(pkt.Hash % uint32(len(s.queues)))
 }
 
+// detach leaves the interface alone from now on.
+func (e *endpoint) detach() {
+	s := e.current.Load()
+	if s == nil {
+		return // it never had one
+	}
+	for _, q := range s.queues {
+		q.close()
+	}
+	for _, q := range s.unused {
+		q.close()
+	}
+}
+
 // flush sends what waits for a queue: its own backlog, and what is left in those
 // that are not in use and that it stands in for.
 func (e *endpoint) flush(queue int) {
@@ -205,6 +219,7 @@ type sendQueue struct {
 	buffers []framework.Buffer // taken from the interface, not yet used
 	batch   *framework.Batch
 	mtu     uint32 // in force, while mu is held
+	closed  bool
 }
 
 func newSendQueue(i framework.Interface, queue int) *sendQueue {
@@ -220,6 +235,9 @@ func newSendQueue(i framework.Interface, queue int) *sendQueue {
 func (s *sendQueue) send(pkts []*stack.PacketBuffer, mtu uint32) (dropped int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return len(pkts)
+	}
 	s.mtu = mtu
 	if len(s.backlog) > 0 {
 		sent := s.sendAll(s.backlog)
@@ -239,6 +257,20 @@ func (s *sendQueue) send(pkts []*stack.PacketBuffer, mtu uint32) (dropped int) {
 		s.backlog = append(s.backlog, pkt.IncRef())
 	}
 	return dropped
+}
+
+// close drops what waits and gives buffers back. Nothing is sent any more: a
+// timer of the stack's can come late, after the interface and its memory.
+func (s *sendQueue) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, pkt := range s.backlog {
+		pkt.DecRef()
+	}
+	s.backlog = nil
+	s.iface.Release(s.queue, s.buffers)
+	s.buffers = nil
 }
 
 // sendAll copies and sends packets until the queue is full and returns how many

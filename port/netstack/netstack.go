@@ -161,6 +161,7 @@ func (p *Port) Needs() framework.PortNeeds {
 // Close ends all connections and the stack.
 func (p *Port) Close() error {
 	p.stack.Destroy()
+	p.link.detach()
 	return nil
 }
 
