@@ -23,8 +23,15 @@ func (e *Engine) quick(in []Packet, i int) int {
 	for ; i < len(in); i++ {
 		p := &in[i]
 		d := p.Data
-		if len(d) < longest4 || p.Flags&HardwareCoalesced != 0 || p.Segments > 1 || p.SegmentSize != 0 {
+		if len(d) < longest4 || p.Segments > 1 || p.SegmentSize != 0 {
 			return i
+		}
+		meta := uint64(ethernetLen | 4<<32)
+		if p.Flags != 0 {
+			if p.Flags != VLANStripped {
+				return i
+			}
+			meta |= 1<<8 | uint64(p.VLAN)<<16
 		}
 		if p.Checksum != ChecksumVerified &&
 			(p.Checksum != ChecksumUnknown || e.passUnverified || int(p.Len) > len(d)) {
@@ -44,7 +51,6 @@ func (e *Engine) quick(in []Packet, i int) int {
 			headerLen      uint32 // with a timestamp
 			flags          AggregateFlags
 		)
-		meta := uint64(ethernetLen | 4<<32)
 		switch {
 		case link1>>48 == 0x0008:
 			w1 := binary.LittleEndian.Uint64(h[22:30]) // TTL to source
@@ -85,7 +91,7 @@ func (e *Engine) quick(in []Packet, i int) int {
 			tail = uint64(binary.LittleEndian.Uint32(h[62:66]))<<32 | uint64(binary.LittleEndian.Uint32(h[82:86]))
 			tcp = binary.LittleEndian.Uint64(h[66:74])
 			opt = binary.LittleEndian.Uint64(h[74:82])
-			meta = ethernetLen | 6<<32
+			meta ^= 4<<32 ^ 6<<32
 			headerLen, flags = longest6, TCP|IPv6
 		default:
 			return i
@@ -93,11 +99,12 @@ func (e *Engine) quick(in []Packet, i int) int {
 		if tcp>>8&control != flagACK || uint16(tcp>>32) == 0xffff || total+ethernetLen != p.Len || total > e.mtu {
 			return i
 		}
-		if tcp&0xf0 == 0x50 {
+		if tcp&0xf0 != 0x80 {
+			if tcp&0xf0 != 0x50 {
+				return i
+			}
 			headerLen -= 12
 			opt, tail = 0, tail>>32<<32
-		} else if tcp&0xf0 != 0x80 {
-			return i
 		}
 		payload := p.Len - headerLen
 		if int32(payload) <= 0 {
@@ -106,9 +113,6 @@ func (e *Engine) quick(in []Packet, i int) int {
 		ending := uint8(tcp>>8) & (flagFIN | flagPSH)
 		tcp &^= 0xffff<<32 | (flagFIN|flagPSH)<<8
 		ports |= uint64(p.Port) << 32
-		if p.Flags&VLANStripped != 0 {
-			meta |= 1<<8 | uint64(p.VLAN)<<16
-		}
 
 		high, low := bits.Mul64(addr[0]^t.seed[0], ports^meta<<24^t.seed[1])
 		if flags&IPv6 != 0 {
@@ -116,10 +120,10 @@ func (e *Engine) quick(in []Packet, i int) int {
 		}
 		hash := high ^ low
 		s := &t.sets[hash&t.mask]
-		want := t.generation<<32 | hash>>32
+		want := t.stamp | hash>>32
 		way := 0
 		for s.tags[way&(ways-1)] != want {
-			if s.tags[way&(ways-1)]>>32 != t.generation {
+			if s.tags[way&(ways-1)] < t.stamp {
 				break
 			}
 			if way++; way == ways {
@@ -138,7 +142,7 @@ func (e *Engine) quick(in []Packet, i int) int {
 				x = &s.entries[way&(ways-1)]
 				e.close(x, ReasonEvicted)
 			}
-			if s.tags[way&(ways-1)]>>32 != t.generation {
+			if s.tags[way&(ways-1)] < t.stamp {
 				t.used = append(t.used, uint32(hash&t.mask)*ways+uint32(way))
 			}
 			s.tags[way&(ways-1)] = want

@@ -358,10 +358,10 @@ func TestFragmentFlood(t *testing.T) {
 func TestGenerationWraps(t *testing.T) {
 	e := New(Options{})
 	e.Batch(sized(100), nil)
-	e.table.generation = 1<<32 - 1
+	e.table.stamp = 0xffffffff << 32
 	e.Batch(sized(100), nil)
-	if e.table.generation != 1 {
-		t.Fatalf("generation %#x", e.table.generation)
+	if e.table.stamp != 1<<32 {
+		t.Fatalf("generation %#x", e.table.stamp)
 	}
 	in := packets(data(1, 100))
 	if g := groups(t, in, e.Batch(in, nil)); g != "[0]" {

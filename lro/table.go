@@ -27,11 +27,11 @@ type set struct {
 // table is a set-associative table of flows. An entry counts only if its tag carries the current generation, so that
 // forgetting all flows is one addition.
 type table struct {
-	sets       []set
-	used       []uint32 // slots taken in this generation, in the order of arrival
-	mask       uint64
-	generation uint64
-	seed       [2]uint64
+	sets  []set
+	used  []uint32 // slots taken in this generation, in the order of arrival
+	mask  uint64
+	stamp uint64 // the generation, in the upper half
+	seed  [2]uint64
 }
 
 func (t *table) init(flows int, seed uint64) {
@@ -42,17 +42,17 @@ func (t *table) init(flows int, seed uint64) {
 	t.sets = make([]set, sets)
 	t.used = make([]uint32, 0, sets*ways)
 	t.mask = uint64(sets - 1)
-	t.generation = 1
+	t.stamp = 1 << 32
 	t.seed = [2]uint64{seed, bits.RotateLeft64(seed, 32) ^ 0x9e3779b97f4a7c15}
 }
 
 // forget empties the table.
 func (t *table) forget() {
 	t.used = t.used[:0]
-	t.generation++
-	if t.generation>>32 != 0 {
+	t.stamp += 1 << 32
+	if t.stamp == 0 {
 		clear(t.sets)
-		t.generation = 1
+		t.stamp = 1 << 32
 	}
 }
 
@@ -71,7 +71,7 @@ func (t *table) hashMore(high, low, a1, a2, a3 uint64) (uint64, uint64) {
 	return bits.Mul64(a3^h, l^t.seed[1])
 }
 
-func (t *table) tag(hash uint64) uint64 { return t.generation<<32 | hash>>32 }
+func (t *table) tag(hash uint64) uint64 { return t.stamp | hash>>32 }
 
 // find returns the entry of the view's flow, or nil and the way of its set that is free; that is ways if none is.
 func (t *table) find(v *view, hash uint64) (x *entry, free int) {
@@ -82,7 +82,7 @@ func (t *table) find(v *view, hash uint64) (x *entry, free int) {
 			if x := &s.entries[i]; x.same(v) {
 				return x, i
 			}
-		} else if tag>>32 != t.generation {
+		} else if tag < t.stamp {
 			return nil, i
 		}
 	}
@@ -101,7 +101,7 @@ func (x *entry) same(v *view) bool {
 // slot gives a way of the hash's set to the hash and returns its entry.
 func (t *table) slot(hash uint64, way int) *entry {
 	s := &t.sets[hash&t.mask]
-	if s.tags[way]>>32 != t.generation {
+	if s.tags[way] < t.stamp {
 		t.used = append(t.used, uint32(hash&t.mask)*ways+uint32(way))
 	}
 	s.tags[way] = t.tag(hash)
