@@ -14,10 +14,11 @@ type Clock interface {
 	NewTimer(f func()) Timer
 }
 
-// Timer calls its function once after each Set, unless set again or stopped
-// before.
+// Timer calls its function once after each Set, at the time given or soon if it
+// has passed, unless set again or stopped before. The time is the clock's and
+// not a distance: between reading a clock and setting a timer it may move on.
 type Timer interface {
-	Set(d time.Duration)
+	Set(at time.Duration)
 	Stop()
 }
 
@@ -38,8 +39,8 @@ func (systemClock) NewTimer(f func()) Timer {
 
 type systemTimer struct{ t *time.Timer }
 
-func (t systemTimer) Set(d time.Duration) { t.t.Reset(d) }
-func (t systemTimer) Stop()               { t.t.Stop() }
+func (t systemTimer) Set(at time.Duration) { t.t.Reset(max(at-time.Since(start), 0)) }
+func (t systemTimer) Stop()                { t.t.Stop() }
 
 // ManualClock is a clock that a test moves.
 type ManualClock struct {
@@ -55,7 +56,8 @@ func (c *ManualClock) Now() time.Duration {
 	return c.now
 }
 
-// NewTimer makes a timer that runs out in Advance.
+// NewTimer makes a timer that runs out in Advance, or in Set if its time has
+// come.
 func (c *ManualClock) NewTimer(f func()) Timer {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,10 +91,14 @@ type manualTimer struct {
 	set   bool
 }
 
-func (t *manualTimer) Set(d time.Duration) {
+func (t *manualTimer) Set(at time.Duration) {
 	t.clock.mu.Lock()
 	defer t.clock.mu.Unlock()
-	t.at, t.set = t.clock.now+d, true
+	if t.set = at > t.clock.now; t.set {
+		t.at = at
+		return
+	}
+	go t.f() // the caller may hold what f needs
 }
 
 func (t *manualTimer) Stop() {

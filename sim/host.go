@@ -78,7 +78,7 @@ func (h *Host) WakeAt(at time.Duration) {
 		return
 	}
 	h.wakeAt = at
-	h.timer.Set(max(at-now, 0))
+	h.timer.Set(at)
 }
 
 func (h *Host) timerFired() {

@@ -17,7 +17,7 @@ type lateClock struct {
 
 func (c *lateClock) Now() time.Duration      { return c.now }
 func (c *lateClock) NewTimer(f func()) Timer { c.fire = f; return c }
-func (c *lateClock) Set(d time.Duration)     { c.setTo = c.now + d }
+func (c *lateClock) Set(at time.Duration)    { c.setTo = at }
 func (c *lateClock) Stop()                   { c.setTo = 0 }
 func (c *lateClock) run()                    { c.setTo = 0; c.fire() }
 func (c *lateClock) expect(t *testing.T, at time.Duration) {

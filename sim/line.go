@@ -259,7 +259,7 @@ func (l *line) take(batch []*parcel) []*parcel {
 		next = l.queue[0].due
 	}
 	if n == 0 && next > 0 {
-		l.timer.Set(max(next-now, 0))
+		l.timer.Set(next)
 	}
 	return batch
 }
