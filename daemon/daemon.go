@@ -50,6 +50,7 @@ type Daemon struct {
 
 	stopStreams context.CancelFunc
 	moving      sync.WaitGroup
+	listener    net.Listener // keeps a second daemon away until the end
 	server      *grpc.Server
 	serving     sync.WaitGroup
 	peak        peakMemory
@@ -72,14 +73,7 @@ func (d *Daemon) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.server = grpc.NewServer()
-	adminpb.RegisterAdminServer(d.server, &adminServer{daemon: d})
-	ready := make(chan struct{})
-	defer close(ready)
-	d.serving.Go(func() {
-		<-ready // nobody is answered before there is something to say
-		d.serve(listener)
-	})
+	d.listener = listener
 	d.catalogue = newCatalogue(d.options.Bundled, d.log)
 	if err := d.catalogue.configure(ctx, d.options.Config); err != nil {
 		return err
@@ -89,13 +83,20 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	d.startStreams()
+	d.serve(listener) // nobody is answered before there is something to say
 	return nil
 }
 
-func (d *Daemon) serve(listener net.Listener) {
-	if err := d.server.Serve(listener); err != nil {
-		listener.Close()
-	}
+// serve answers the admin API. The server's Stop waits for the answers that are
+// being given: they look at what is ended next.
+func (d *Daemon) serve(listener *privateListener) {
+	d.server = grpc.NewServer(grpc.WaitForHandlers(true))
+	adminpb.RegisterAdminServer(d.server, &adminServer{daemon: d})
+	d.serving.Go(func() {
+		if err := d.server.Serve(borrowedListener{listener}); err != nil {
+			d.log.Error().Err(err).Msg("the admin socket is not served any more")
+		}
+	})
 }
 
 // openInterfaces opens all interfaces at once: most of it is waiting for
@@ -190,6 +191,10 @@ func (d *Daemon) AwaitStreams(ctx context.Context) error {
 // Stop ends everything in the opposite order. It returns when no process,
 // socket, memory file or temporary file is left.
 func (d *Daemon) Stop() {
+	if d.server != nil {
+		d.server.Stop()
+	}
+	d.serving.Wait()
 	if d.stopStreams != nil {
 		d.stopStreams()
 	}
@@ -205,10 +210,9 @@ func (d *Daemon) Stop() {
 		closing.Go(i.close)
 	}
 	closing.Wait()
-	if d.server != nil {
-		d.server.Stop()
+	if d.listener != nil {
+		d.listener.Close()
 	}
-	d.serving.Wait()
 }
 
 // pids are the processes that belong to the daemon, its own first.

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -33,7 +34,7 @@ type driver struct {
 	sha256      string // that the file must have; "" is any
 	bundled     framework.Driver
 	description plugin.Description
-	generation  int // processes started; under catalogue.mu
+	generation  atomic.Int32 // processes started
 }
 
 func (d *driver) source() string {
@@ -58,8 +59,7 @@ func (d *driver) drives(info bus.Info, origin config.Origin) error {
 
 // start starts a process of the driver.
 func (d *driver) start(ctx context.Context, log zerolog.Logger) (*plugin.Process, error) {
-	d.generation++
-	o := plugin.Options{Path: d.path, SHA256: d.sha256, Log: log, Driver: d.name, Generation: d.generation}
+	o := plugin.Options{Path: d.path, SHA256: d.sha256, Log: log, Driver: d.name, Generation: int(d.generation.Add(1))}
 	if d.path == "" {
 		o.Bundled = d.name
 	}

@@ -23,14 +23,14 @@ func (i *netInterface) follow() {
 	}
 	died := i.process.Died()
 	i.watchers.Go(func() {
-		if err, ok := <-died; ok && !i.is(stopped) {
+		if err, ok := <-died; ok {
 			i.fail(err.Error())
 		}
 	})
 }
 
 func (i *netInterface) handle(e engine.Event) {
-	if i.is(stopped) {
+	if !i.is(running) {
 		return // links go down when the wire goes
 	}
 	switch e.Kind {
@@ -59,8 +59,15 @@ func (i *netInterface) handle(e engine.Event) {
 // changePatience is how long a driver gets to change what runs.
 const changePatience = 10 * time.Second
 
+// setLink tells the port of the link. That of an interface that does not run is
+// down.
 func (i *netInterface) setLink(l framework.Link) {
+	i.linkMu.Lock()
+	defer i.linkMu.Unlock()
 	i.mu.Lock()
+	if i.state != running {
+		l = framework.Link{}
+	}
 	changed := i.link != l
 	i.link = l
 	i.mu.Unlock()

@@ -56,8 +56,11 @@ type netInterface struct {
 	deviceID  uint16
 	undo      []func()
 	followers sync.WaitGroup // of events
-	watchers  sync.WaitGroup // of the process
+	watchers  sync.WaitGroup // of the process, and of violations
 	driverCfg config.Driver
+
+	flow   sync.Mutex // serialises those who stop the host
+	linkMu sync.Mutex // serialises what the port is told of the link
 
 	mu       sync.Mutex
 	state    string
@@ -120,12 +123,15 @@ func (i *netInterface) openLink() error {
 	i.atClose(func() { i.memory.Close() })
 	i.host, err = link.NewHost(link.HostOptions{
 		Name: i.config.Name, Memory: i.memory, Layout: options,
-		OnViolation: func(v *link.Violation) { go i.violated(v) },
+		OnViolation: i.onViolation,
 	})
 	if err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
-	i.atClose(func() { i.host.Close() })
+	i.atClose(func() {
+		i.watchers.Wait()
+		i.host.Close()
+	})
 	return nil
 }
 
@@ -165,16 +171,24 @@ func (i *netInterface) openDevice(ctx context.Context, wires map[string]*sim.Wir
 	return i.openModel(ctx, wires)
 }
 
+// A driver that gives its device wrong addresses makes a fault of every packet.
+// So many a period are logged.
+const (
+	faultBurst  = 5
+	faultPeriod = 10 * time.Second
+)
+
 func (i *netInterface) openModel(ctx context.Context, wires map[string]*sim.Wire) (*openedDevice, error) {
 	c := i.config.Device.Sim
 	model, err := newModel(c)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", i.config.Device.Origin, err)
 	}
+	faults := i.log.Sample(&zerolog.BurstSampler{Burst: faultBurst, Period: faultPeriod})
 	device, err := sim.NewDevice(model, sim.Options{
 		Name: i.config.Name,
 		OnFault: func(f sim.Fault) {
-			i.log.Error().Str("fault", f.String()).Msg("the device was refused access to memory")
+			faults.Error().Str("fault", f.String()).Msg("the device was refused access to memory")
 		},
 	})
 	if err != nil {
@@ -275,9 +289,7 @@ func (i *netInterface) endProcess() {
 	defer cancel()
 	if err := i.process.Kill(ctx); err != nil {
 		i.log.Error().Err(err).Msg("the driver did not end")
-		return
 	}
-	i.watchers.Wait()
 }
 
 // detach ends the engine and whoever listens to it.
@@ -296,10 +308,11 @@ func (i *netInterface) start(ctx context.Context) error {
 	if err := i.port.Attach(i.host); err != nil {
 		return err
 	}
+	i.port.LinkChanged(framework.Link{}) // a link that never comes up is no change
 	if err := i.host.Start(i.port); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
-	i.atClose(i.host.Stop)
+	i.atClose(i.stopHost)
 	if err := i.control.Start(ctx, i.plan); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
@@ -310,7 +323,9 @@ func (i *netInterface) start(ctx context.Context) error {
 			i.log.Debug().Err(err).Msg("stop")
 		}
 	})
-	i.setState(running, "")
+	if !i.setState(running, "") {
+		return fmt.Errorf("interface %s: %s", i.config.Name, i.failure())
+	}
 	i.follow()
 	return nil
 }
@@ -368,13 +383,24 @@ func (i *netInterface) currentLink() framework.Link {
 	return i.link
 }
 
-func (i *netInterface) setState(state, reason string) {
+// setState tells whether the interface is in another state now. It leaves failed
+// for stopped only, because the first reason is the one that helps, and stopped
+// never.
+func (i *netInterface) setState(state, reason string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.state == failed && state != stopped {
-		return // the first reason is the one that helps
+	if i.state == state || i.state == stopped || i.state == failed && state != stopped {
+		return false
 	}
 	i.state, i.reason = state, reason
+	return true
+}
+
+// failure is why the interface failed.
+func (i *netInterface) failure() string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.reason
 }
 
 func (i *netInterface) is(state string) bool {
@@ -385,17 +411,36 @@ func (i *netInterface) is(state string) bool {
 
 // fail stops the flow of packets and says why. The device's driver may be gone.
 func (i *netInterface) fail(reason string) {
-	i.setState(failed, reason)
+	if !i.setState(failed, reason) {
+		return
+	}
 	i.log.Error().Str("reason", reason).Msg("interface failed")
+	i.stopHost()
 	i.setLink(framework.Link{})
 }
 
-// violated ends a driver that broke the link's rules.
-func (i *netInterface) violated(v *link.Violation) {
-	i.fail(v.Error())
-	if i.process != nil {
-		i.endProcess()
+// stopHost stops nicd's end of the link, for whichever of close and fail comes
+// first. The port can send to a stopped host: it is refused.
+func (i *netInterface) stopHost() {
+	i.flow.Lock()
+	defer i.flow.Unlock()
+	i.host.Stop()
+}
+
+// onViolation is told that the driver broke the link's rules, by a goroutine that
+// must not wait for what comes of it.
+func (i *netInterface) onViolation(v *link.Violation) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.state == stopped {
+		return // close ends the driver anyway, and waits for watchers
 	}
+	i.watchers.Go(func() {
+		i.fail(v.Error())
+		if i.process != nil {
+			i.endProcess()
+		}
+	})
 }
 
 func (i *netInterface) newPort() (framework.Port, error) {

@@ -118,6 +118,12 @@ func peer(conn net.Conn) string {
 	return fmt.Sprintf(" (pid %d)", pid)
 }
 
+// borrowedListener is a listener without its end: closing it makes Accept return,
+// and leaves the socket where it is.
+type borrowedListener struct{ *privateListener }
+
+func (l borrowedListener) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
+
 // privateListener removes its socket when it is closed.
 type privateListener struct {
 	*net.UnixListener
