@@ -121,18 +121,15 @@ func (e *Engine) quick(in []Packet, i int) int {
 		hash := high ^ low
 		s := &t.sets[hash&t.mask]
 		want := t.stamp | hash>>32
-		way := 0
-		for s.tags[way&(ways-1)] != want {
-			if s.tags[way&(ways-1)] < t.stamp {
-				break
-			}
-			if way++; way == ways {
-				break
+		x, way, fresh := &s.entries[0], 0, false
+		if s.tags[0] != want {
+			if fresh = s.tags[0] < t.stamp; !fresh {
+				way = s.seek(want, t.stamp)
+				fresh = way == ways || s.tags[way] != want
+				x = &s.entries[way&(ways-1)]
 			}
 		}
-		x := &s.entries[way&(ways-1)]
-		if way == ways || s.tags[way&(ways-1)] != want ||
-			x.out < 0 && x.addr == addr && x.ports == ports && x.meta == meta {
+		if fresh || x.out < 0 && x.addr == addr && x.ports == ports && x.meta == meta {
 			// The first packet of its flow, or the first one after what has ended.
 			if ending != 0 || e.maxSegments == 1 || e.maxLen != maxIPv6Len || group(flags, link0, &addr) {
 				return i

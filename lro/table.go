@@ -24,6 +24,16 @@ type set struct {
 	entries [ways]entry
 }
 
+// seek returns the first way with the tag, or the first that is free; ways if there is neither.
+func (s *set) seek(want, stamp uint64) int {
+	for i, tag := range s.tags {
+		if tag == want || tag < stamp {
+			return i
+		}
+	}
+	return ways
+}
+
 // table is a set-associative table of flows. An entry counts only if its tag carries the current generation, so that
 // forgetting all flows is one addition.
 type table struct {
