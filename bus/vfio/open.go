@@ -37,7 +37,7 @@ func (h *Handle) Close() error {
 }
 
 // ErrNotBound: the function belongs to another kernel driver than vfio-pci.
-var ErrNotBound = errors.New("not bound to " + driverVFIO)
+var ErrNotBound = errors.New("not bound to " + KernelDriver)
 
 // ErrNoIOMMU: nothing keeps the device within the memory that was mapped for it.
 var ErrNoIOMMU = errors.New("no IOMMU")
@@ -48,7 +48,7 @@ func (h Host) Open(address string) (*Handle, error) {
 	if err != nil {
 		return nil, err
 	}
-	if d.Driver != driverVFIO {
+	if d.Driver != KernelDriver {
 		if d.Driver == "" {
 			return nil, fmt.Errorf("%s: %w but to no driver", address, ErrNotBound)
 		}
@@ -168,7 +168,7 @@ func (h Host) checkGroup(f *os.File, d PCIDevice) error {
 		return nil
 	}
 	return fmt.Errorf("group %s is not usable: not bound to %s: %s",
-		d.IOMMUGroup, driverVFIO, strings.Join(h.blockers(d.IOMMUGroup, d.Address), ", "))
+		d.IOMMUGroup, KernelDriver, strings.Join(h.blockers(d.IOMMUGroup, d.Address), ", "))
 }
 
 // openNode opens a device node and says what to do when that fails.

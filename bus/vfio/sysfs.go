@@ -166,17 +166,17 @@ func (h Host) groupMembers(group string) []string {
 	return names(h.sys("kernel", "iommu_groups", group, "devices"))
 }
 
-// driverVFIO is the kernel's driver that gives PCI devices to user space.
-const driverVFIO = "vfio-pci"
+// KernelDriver is the name of the kernel's driver that gives PCI devices to user space.
+const KernelDriver = "vfio-pci"
 
 // Bind makes vfio-pci the driver of the function at address. The interface that
 // its present driver has made is gone afterwards: whether it is in use is for
 // the caller to look at before (Interfaces has its name).
 func (h Host) Bind(address string) error {
-	if _, err := os.Stat(h.sys("bus", "pci", "drivers", driverVFIO)); err != nil {
-		return fmt.Errorf("%s: the kernel's %s driver is not loaded (modprobe %s)", address, driverVFIO, driverVFIO)
+	if _, err := os.Stat(h.sys("bus", "pci", "drivers", KernelDriver)); err != nil {
+		return fmt.Errorf("%s: the kernel's %s driver is not loaded (modprobe %s)", address, KernelDriver, KernelDriver)
 	}
-	return h.move(address, driverVFIO)
+	return h.move(address, KernelDriver)
 }
 
 // Unbind gives the function at address back to the driver that the kernel would
@@ -225,7 +225,7 @@ func (h Host) blockers(group, address string) []string {
 		}
 		// Bridges do no harm: pcieport is one of the drivers that VFIO admits.
 		driver := linkName(h.pci(member, "driver"))
-		if !slices.Contains([]string{"", driverVFIO, "pci-stub", "pcieport"}, driver) {
+		if !slices.Contains([]string{"", KernelDriver, "pci-stub", "pcieport"}, driver) {
 			all = append(all, fmt.Sprintf("%s (%s)", member, driver))
 		}
 	}

@@ -55,7 +55,8 @@ commands ask a running one.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		runCommand(f), configCommand(), statusCommand(f), showCommand(f), explainCommand(f), statsCommand(f),
-		driverCommand(f), quirksCommand(f), versionCommand(f), deviceCommand(),
+		driverCommand(f), quirksCommand(f), versionCommand(f),
+		deviceCommand(), devicesCommand(), bindCommand(), unbindCommand(),
 	)
 	return root
 }

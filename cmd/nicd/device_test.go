@@ -3,6 +3,7 @@ package main_test
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -130,5 +131,26 @@ func TestDeviceServeMistakes(t *testing.T) {
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "s")); err == nil {
 		t.Error("a socket was left behind")
+	}
+}
+
+func TestDevices(t *testing.T) {
+	dir := t.TempDir()
+	r := nicd(t, dir, "devices", "--json")
+	var nics []map[string]any
+	if err := json.Unmarshal([]byte(r.stdout), &nics); err != nil || r.status != 0 {
+		t.Errorf("%+v: %v", r, err)
+	}
+	if r := nicd(t, dir, "devices"); r.status != 0 || r.stdout == "" {
+		t.Errorf("%+v", r)
+	}
+	for _, c := range []struct{ args, says string }{
+		{"bind 03:00.0", "an address is like 0000:03:00.0"},
+		{"bind 0000:ff:1f.7", "no such PCI device"},
+		{"unbind 0000:ff:1f.7", "no such PCI device"},
+	} {
+		if r := nicd(t, dir, strings.Fields(c.args)...); r.status != 1 || !strings.Contains(r.stderr, c.says) {
+			t.Errorf("nicd %s: %+v", c.args, r)
+		}
 	}
 }

@@ -32,6 +32,7 @@ var rooms = map[string]string{
 	"drivers/e1000":     "framework framework/ring bus",
 	"port":              "framework gso lro internal/checksum",
 	"config":            "framework",
+	"inventory":         "framework bus",
 	"console":           "proto/adminpb",
 	"proto":             "",
 }
