@@ -48,23 +48,15 @@ var (
 const (
 	protocolTCP = 6
 	protocolUDP = 17
+	maxTags     = 8 // as many as lro looks through
 )
 
-// Parse finds the offsets in a frame that begins with an Ethernet header, with any number of VLAN tags. frame must hold
+// Parse finds the offsets in a frame that begins with an Ethernet header, with up to eight VLAN tags. frame must hold
 // all headers; it may end behind them. IPv4 options are allowed; IPv6 extension headers are not. The other fields of
 // the result are zero.
 func Parse(frame []byte) (Params, error) {
-	l3, etherType := 14, uint16(0x8100)
-	for l3 = 14; ; l3 += 4 {
-		if len(frame) < l3 {
-			return Params{}, ErrHeader
-		}
-		etherType = binary.BigEndian.Uint16(frame[l3-2:])
-		if etherType != 0x8100 && etherType != 0x88a8 && etherType != 0x9100 {
-			break
-		}
-	}
-	if etherType != 0x0800 && etherType != 0x86dd {
+	l3 := ethernet(frame)
+	if l3 == 0 {
 		return Params{}, ErrHeader
 	}
 	l4, protocol, err := network(frame, l3)
@@ -76,6 +68,20 @@ func Parse(frame []byte) (Params, error) {
 		return Params{}, err
 	}
 	return Params{L3Offset: uint16(l3), L4Offset: uint16(l4), HeaderLen: uint16(end)}, nil
+}
+
+// ethernet returns where the IP header begins; 0 if none does.
+func ethernet(frame []byte) (l3 int) {
+	for l3 = 14; l3 <= 14+4*maxTags && l3 <= len(frame); l3 += 4 {
+		switch binary.BigEndian.Uint16(frame[l3-2:]) {
+		case 0x8100, 0x88a8, 0x9100:
+		case 0x0800, 0x86dd:
+			return l3
+		default:
+			return 0
+		}
+	}
+	return 0
 }
 
 // network returns where the IP header's payload begins, and the protocol.

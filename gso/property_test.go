@@ -3,6 +3,7 @@ package gso
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -299,6 +300,19 @@ func TestParseShort(t *testing.T) {
 				t.Errorf("%+v: %d bytes: %v", s, n, err)
 			}
 		}
+	}
+}
+
+func TestParseTags(t *testing.T) {
+	for n := range 12 {
+		s := superFrame{tags: slices.Repeat([]uint32{0x81000001}, n)}
+		p, err := Parse(s.build())
+		if n <= 8 && (err != nil || int(p.L3Offset) != 14+4*n) || n > 8 && err != ErrHeader {
+			t.Errorf("%d tags: %+v, %v", n, p, err)
+		}
+	}
+	if _, err := Parse([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 8, 6, 0}); err != ErrHeader {
+		t.Errorf("ARP: %v", err)
 	}
 }
 
