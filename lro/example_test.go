@@ -90,3 +90,30 @@ func ExampleAppendFragments() {
 	// 1054 true
 	// 1054 true
 }
+
+// Across batches, with the caller's clock: here one tick for each call, and nothing is held for more than two.
+func ExampleHolder() {
+	holder := lro.NewHolder(lro.Options{}, lro.HoldOptions{MaxAge: 2})
+	for now := range int64(5) {
+		var in []lro.Packet
+		if now < 2 {
+			f := frame(int(now))
+			in = []lro.Packet{{Data: f, Len: uint32(len(f)), Handle: uint64(100 + now)}}
+		}
+		out := holder.Add(in, now, nil)
+		fmt.Printf("at %d: %d held, %d released\n", now, holder.Held(), len(out))
+		for i := range out {
+			for m := out[i].Head; m >= 0; m = holder.Packets()[m].Next {
+				fmt.Println("  packet", holder.Packets()[m].Handle)
+			}
+		}
+	}
+	// Output:
+	// at 0: 1 held, 0 released
+	// at 1: 2 held, 0 released
+	// at 2: 0 held, 1 released
+	//   packet 100
+	//   packet 101
+	// at 3: 0 held, 0 released
+	// at 4: 0 held, 0 released
+}
