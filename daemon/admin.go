@@ -141,3 +141,23 @@ func Quirks(driver string) []*adminpb.QuirkInfo {
 func quirkInfo(q *framework.QuirkInfo) *adminpb.QuirkInfo {
 	return &adminpb.QuirkInfo{Name: q.Name, Type: q.Type, Default: q.Default, Meaning: q.Doc, Reference: q.Reference, Driver: q.Driver}
 }
+
+func (a *adminServer) SetInterface(ctx context.Context, r *adminpb.SetInterfaceRequest) (*adminpb.ChangeReply, error) {
+	var settings []Assignment
+	for _, s := range r.GetSettings() {
+		settings = append(settings, Assignment{s.GetName(), s.GetValue()})
+	}
+	reply, err := a.daemon.Set(ctx, r.GetName(), settings, r.GetDryRun())
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return reply, nil
+}
+
+func (a *adminServer) Reload(ctx context.Context, r *adminpb.ReloadRequest) (*adminpb.ReloadReply, error) {
+	reply, err := a.daemon.Reload(ctx, r.GetDryRun())
+	if err != nil {
+		return nil, status.Error(codes.FailedPrecondition, err.Error())
+	}
+	return reply, nil
+}

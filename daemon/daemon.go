@@ -29,7 +29,9 @@ import (
 
 // Options of a Daemon. Config is needed.
 type Options struct {
-	Config  *config.Config
+	Config *config.Config
+	// Reload reads the config again, for Daemon.Reload; nil if that can't be.
+	Reload  func() (*config.Config, error)
 	Bundled []framework.Driver // drivers that are part of this program
 	Socket  string             // path of the admin socket
 	Version *adminpb.Version
@@ -40,6 +42,8 @@ type Options struct {
 // by any goroutine in between.
 type Daemon struct {
 	options    Options
+	reloading  sync.Mutex
+	config     *config.Config // the last one that was put in force; under reloading
 	log        zerolog.Logger
 	began      time.Time
 	catalogue  *catalogue
@@ -59,7 +63,7 @@ type Daemon struct {
 // Start brings up everything that the config asks for. When it fails, nothing is
 // left behind, and the error is one line. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, log: o.Log, began: time.Now(), bridges: map[string]*forward.Bridge{}}
+	d := &Daemon{options: o, config: o.Config, log: o.Log, began: time.Now(), bridges: map[string]*forward.Bridge{}}
 	if err := d.start(ctx); err != nil {
 		d.Stop()
 		return nil, err
@@ -107,6 +111,7 @@ func (d *Daemon) openInterfaces(ctx context.Context) error {
 	for _, c := range d.options.Config.Interfaces {
 		driverConfig, _ := d.options.Config.Driver(c.Driver)
 		i := newInterface(c, driverConfig, d.log)
+		i.unsafe = d.options.Config.Daemon.Unsafe
 		i.bridge = d.bridgeOf(c.Port.Forward)
 		d.interfaces = append(d.interfaces, i)
 	}

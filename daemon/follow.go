@@ -85,39 +85,27 @@ func (i *netInterface) setLink(l framework.Link) {
 // replan resolves again after a fact about the device changed, and changes what
 // runs if the outcome is another.
 func (i *netInterface) replan(why string) {
-	i.mu.Lock()
-	before := i.plan
-	i.mu.Unlock()
+	i.changing.Lock()
+	defer i.changing.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), changePatience)
 	defer cancel()
-	if err := i.resolve(ctx); err != nil {
+	after, err := i.outcome(i.wish)
+	if err != nil {
 		i.log.Error().Err(err).Msg("resolving quirks and features again")
 		return
 	}
-	i.mu.Lock()
-	after := i.plan
-	i.mu.Unlock()
-	if before.Features == after.Features && before.LRO == after.LRO {
+	before := i.inForce()
+	if before.same(after) {
+		i.enforce(after) // for its reasons
 		return
 	}
-	effect, err := i.control.Change(ctx, after)
+	effect, err := i.apply(ctx, after)
 	if err != nil {
 		i.log.Error().Err(err).Msg("changing features")
 		return
 	}
-	i.configure(after.TxQueues)
 	i.log.Info().Str("because", why).Stringer("effect", effect).
-		Str("features", after.Features.String()).Stringer("lro", after.LRO).Msg("features changed")
-}
-
-// configure tells the port what is in force now.
-func (i *netInterface) configure(txQueues int) {
-	i.host.Configure(i.portSettings(), txQueues)
-	if f, ok := i.port.(framework.SettingsFollower); ok {
-		if err := f.SettingsChanged(); err != nil {
-			i.log.Error().Err(err).Msg("the port does not follow")
-		}
-	}
+		Str("features", after.plan.Features.String()).Stringer("lro", after.plan.LRO).Msg("features changed")
 }
 
 // describeInterrupts is the plan's interrupts in words.

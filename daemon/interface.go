@@ -58,6 +58,10 @@ type netInterface struct {
 	followers sync.WaitGroup // of events
 	watchers  sync.WaitGroup // of the process, and of violations
 	driverCfg config.Driver
+	unsafe    bool // the config accepts unsafe quirks
+
+	changing sync.Mutex // held by who works out and puts in force how to run; before the others
+	wish     wish       // what is in force came of; under changing
 
 	flow   sync.Mutex // serialises those who stop the host
 	linkMu sync.Mutex // serialises what the port is told of the link
@@ -72,7 +76,7 @@ type netInterface struct {
 }
 
 func newInterface(c config.Interface, d config.Driver, log zerolog.Logger) *netInterface {
-	return &netInterface{config: c, driverCfg: d, log: log.With().Str("interface", c.Name).Logger(), state: starting}
+	return &netInterface{config: c, driverCfg: d, wish: wish{c, d.Quirks}, log: log.With().Str("interface", c.Name).Logger(), state: starting}
 }
 
 func (i *netInterface) atClose(f func()) { i.undo = append(i.undo, f) }
@@ -111,7 +115,7 @@ func (i *netInterface) openLink() error {
 		options.BufferSize = defaultBufferSize
 	}
 	if i.config.Buffers != 0 {
-		options.RxBuffers = max(1, i.config.Buffers/queues)
+		options.RxBuffers = max(1, i.config.Buffers/plannedQueues(&i.config))
 	}
 	layout, err := options.Layout()
 	if err != nil {
@@ -253,7 +257,7 @@ func (i *netInterface) openRemote(ctx context.Context, c *config.VFIOUserDevice)
 
 // attach gives the device to the driver, in a process of its own or in this one.
 func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) {
-	initial, err := framework.ResolveQuirks(i.quirkSources(framework.DeviceFacts{Device: i.deviceID}))
+	initial, err := framework.ResolveQuirks(i.quirkSources(i.wish, framework.DeviceFacts{Device: i.deviceID}))
 	if err != nil {
 		o.close()
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
@@ -304,7 +308,7 @@ func (i *netInterface) detach() {
 
 // start makes the device run and packets flow.
 func (i *netInterface) start(ctx context.Context) error {
-	i.host.Configure(i.portSettings(), i.plan.TxQueues)
+	i.host.Configure(i.portSettings(i.inForce()), i.plan.TxQueues)
 	if err := i.port.Attach(i.host); err != nil {
 		return err
 	}
@@ -330,13 +334,6 @@ func (i *netInterface) start(ctx context.Context) error {
 	return nil
 }
 
-// portSettings is what the port may count on, whoever does it.
-func (i *netInterface) portSettings() framework.Settings {
-	s := i.plan.Settings
-	s.Features = i.features.Usable
-	return s
-}
-
 // close undoes open. The interface's state is stopped.
 func (i *netInterface) close() {
 	for n := len(i.undo) - 1; n >= 0; n-- {
@@ -345,35 +342,17 @@ func (i *netInterface) close() {
 	i.undo = nil
 }
 
-func (i *netInterface) quirkSources(facts framework.DeviceFacts) framework.QuirkSources {
-	return framework.QuirkSources{
-		Driver: i.driver.name, Declarations: i.driver.description.Quirks, Defines: i.driver.description.OwnQuirks,
-		Facts: facts, DriverConfig: i.driverCfg.Quirks, InterfaceConfig: i.config.Quirks,
-	}
-}
-
 // resolve works out quirks, features and the plan from what is known of the
 // device, and tells the driver about its quirks.
 func (i *netInterface) resolve(ctx context.Context) error {
-	quirks, err := framework.ResolveQuirks(i.quirkSources(framework.FactsOf(i.deviceID, i.info, i.currentLink())))
-	if err != nil {
-		return fmt.Errorf("interface %s: %w", i.config.Name, err)
-	}
-	features := framework.ResolveFeatures(framework.FeatureSources{
-		Wanted: i.config.Features, Info: i.info, Link: i.currentLink(), Quirks: quirks, Port: i.port.Needs(),
-	})
-	plan, err := makePlan(&i.config, &i.info, quirks, features)
+	o, err := i.outcome(i.wish)
 	if err != nil {
 		return err
 	}
-	needs := i.port.Needs()
-	plan.Filters.Promiscuous, plan.Filters.AllMulticast = needs.Promiscuous, needs.AllMulticast
-	if err := i.control.SetQuirks(ctx, quirks.Map()); err != nil {
+	if err := i.control.SetQuirks(ctx, o.quirks.Map()); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.quirks, i.features, i.plan = quirks, features, plan
+	i.enforce(o)
 	return nil
 }
 

@@ -15,8 +15,12 @@ import (
 const defaultQueues = 4
 
 // arenaQueues is how many queue pairs an interface's arena has to have, known
-// before its device is.
-func arenaQueues(c *config.Interface) int {
+// before its device is. There are some more than it begins with: their number may
+// change while it runs, and buffers that nobody uses cost no memory.
+func arenaQueues(c *config.Interface) int { return max(plannedQueues(c), defaultQueues) }
+
+// plannedQueues is how many queue pairs the config asks for.
+func plannedQueues(c *config.Interface) int {
 	if c.RxQueues == 0 && c.TxQueues == 0 {
 		return defaultQueues
 	}
@@ -52,9 +56,9 @@ func makePlan(c *config.Interface, info *framework.Info, quirks *framework.Resol
 			err = fmt.Errorf("%s: %s: the %s %w", c.Origin, what, info.Model, refused)
 		}
 	}
-	n, refused := queues(c.RxQueues, info.MaxRxQueues, arenaQueues(c))
+	n, refused := queues(c.RxQueues, info.MaxRxQueues, plannedQueues(c))
 	set(&p.RxQueues, "rx_queues", n, refused)
-	n, refused = queues(c.TxQueues, info.MaxTxQueues, arenaQueues(c))
+	n, refused = queues(c.TxQueues, info.MaxTxQueues, plannedQueues(c))
 	set(&p.TxQueues, "tx_queues", n, refused)
 	n, refused = descriptors(c.RxDescriptors, info.RxRing)
 	set(&p.RxDescriptors, "rx_descriptors", n, refused)

@@ -60,11 +60,13 @@ func run(ctx context.Context, f *flags, duration time.Duration) error {
 	log := zerolog.New(zerolog.ConsoleWriter{Out: logs, TimeFormat: time.TimeOnly, NoColor: !terminal}).Level(level).With().Timestamp().Logger()
 	d, err := daemon.Start(ctx, daemon.Options{
 		Config: c, Bundled: bundled(), Socket: daemon.SocketPath(f.socket, c.Daemon.Socket), Version: version(), Log: log,
+		Reload: func() (*config.Config, error) { return loadConfig(f.config) },
 	})
 	if err != nil {
 		return err
 	}
 	defer d.Stop()
+	defer onHangup(func() { reload(ctx, d, log) })()
 	return measure(ctx, f, d, live, duration)
 }
 

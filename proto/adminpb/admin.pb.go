@@ -2136,6 +2136,359 @@ func (x *StreamReport) GetGbps() float64 {
 	return 0
 }
 
+type SetInterfaceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Settings      []*Setting             `protobuf:"bytes,2,rep,name=settings,proto3" json:"settings,omitempty"`
+	DryRun        bool                   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"` // only say what would be changed and what that takes
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetInterfaceRequest) Reset() {
+	*x = SetInterfaceRequest{}
+	mi := &file_admin_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetInterfaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetInterfaceRequest) ProtoMessage() {}
+
+func (x *SetInterfaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetInterfaceRequest.ProtoReflect.Descriptor instead.
+func (*SetInterfaceRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SetInterfaceRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetInterfaceRequest) GetSettings() []*Setting {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *SetInterfaceRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type Setting struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // "mtu", "queues", "lro", a quirk's name
+	Value         string                 `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Setting) Reset() {
+	*x = Setting{}
+	mi := &file_admin_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Setting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Setting) ProtoMessage() {}
+
+func (x *Setting) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Setting.ProtoReflect.Descriptor instead.
+func (*Setting) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Setting) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Setting) GetValue() string {
+	if x != nil {
+		return x.Value
+	}
+	return ""
+}
+
+// ChangeReply is what is, or would be, different in how an interface runs.
+type ChangeReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	Effect        string                 `protobuf:"bytes,2,opt,name=effect,proto3" json:"effect,omitempty"` // what all of it takes together
+	Changes       []*Change              `protobuf:"bytes,3,rep,name=changes,proto3" json:"changes,omitempty"`
+	Applied       bool                   `protobuf:"varint,4,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeReply) Reset() {
+	*x = ChangeReply{}
+	mi := &file_admin_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeReply) ProtoMessage() {}
+
+func (x *ChangeReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
+func (*ChangeReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *ChangeReply) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *ChangeReply) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *ChangeReply) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+func (x *ChangeReply) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
+type Change struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	What          string                 `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	From          string                 `protobuf:"bytes,2,opt,name=from,proto3" json:"from,omitempty"`
+	To            string                 `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	Effect        string                 `protobuf:"bytes,4,opt,name=effect,proto3" json:"effect,omitempty"`   // what it takes by itself: "live", "quiesce", "reset"
+	Because       string                 `protobuf:"bytes,5,opt,name=because,proto3" json:"because,omitempty"` // of features and quirks: what decided
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_admin_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Change) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Change) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Change) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Change) GetEffect() string {
+	if x != nil {
+		return x.Effect
+	}
+	return ""
+}
+
+func (x *Change) GetBecause() string {
+	if x != nil {
+		return x.Because
+	}
+	return ""
+}
+
+type ReloadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	DryRun        bool                   `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadRequest) Reset() {
+	*x = ReloadRequest{}
+	mi := &file_admin_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadRequest) ProtoMessage() {}
+
+func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
+func (*ReloadRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *ReloadRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+type ReloadReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interfaces    []*ChangeReply         `protobuf:"bytes,1,rep,name=interfaces,proto3" json:"interfaces,omitempty"` // those with a difference
+	Applied       bool                   `protobuf:"varint,2,opt,name=applied,proto3" json:"applied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadReply) Reset() {
+	*x = ReloadReply{}
+	mi := &file_admin_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadReply) ProtoMessage() {}
+
+func (x *ReloadReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
+func (*ReloadReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *ReloadReply) GetInterfaces() []*ChangeReply {
+	if x != nil {
+		return x.Interfaces
+	}
+	return nil
+}
+
+func (x *ReloadReply) GetApplied() bool {
+	if x != nil {
+		return x.Applied
+	}
+	return false
+}
+
 var File_admin_proto protoreflect.FileDescriptor
 
 const file_admin_proto_rawDesc = "" +
@@ -2326,7 +2679,32 @@ const file_admin_proto_rawDesc = "" +
 	"\tviolation\x18\t \x01(\tR\tviolation\"Q\n" +
 	"\fStreamReport\x12-\n" +
 	"\x06stream\x18\x01 \x01(\v2\x15.nicd.admin.v1.StreamR\x06stream\x12\x12\n" +
-	"\x04gbps\x18\x02 \x01(\x01R\x04gbps2\xe9\x04\n" +
+	"\x04gbps\x18\x02 \x01(\x01R\x04gbps\"v\n" +
+	"\x13SetInterfaceRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x122\n" +
+	"\bsettings\x18\x02 \x03(\v2\x16.nicd.admin.v1.SettingR\bsettings\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"3\n" +
+	"\aSetting\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x8e\x01\n" +
+	"\vChangeReply\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x16\n" +
+	"\x06effect\x18\x02 \x01(\tR\x06effect\x12/\n" +
+	"\achanges\x18\x03 \x03(\v2\x15.nicd.admin.v1.ChangeR\achanges\x12\x18\n" +
+	"\aapplied\x18\x04 \x01(\bR\aapplied\"r\n" +
+	"\x06Change\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
+	"\x04from\x18\x02 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x16\n" +
+	"\x06effect\x18\x04 \x01(\tR\x06effect\x12\x18\n" +
+	"\abecause\x18\x05 \x01(\tR\abecause\"(\n" +
+	"\rReloadRequest\x12\x17\n" +
+	"\adry_run\x18\x01 \x01(\bR\x06dryRun\"c\n" +
+	"\vReloadReply\x12:\n" +
+	"\n" +
+	"interfaces\x18\x01 \x03(\v2\x1a.nicd.admin.v1.ChangeReplyR\n" +
+	"interfaces\x12\x18\n" +
+	"\aapplied\x18\x02 \x01(\bR\aapplied2\xfd\x05\n" +
 	"\x05Admin\x12B\n" +
 	"\x06Status\x12\x1c.nicd.admin.v1.StatusRequest\x1a\x1a.nicd.admin.v1.StatusReply\x12P\n" +
 	"\rShowInterface\x12\x1f.nicd.admin.v1.InterfaceRequest\x1a\x1e.nicd.admin.v1.InterfaceDetail\x12E\n" +
@@ -2337,7 +2715,9 @@ const file_admin_proto_rawDesc = "" +
 	"LoadDriver\x12 .nicd.admin.v1.LoadDriverRequest\x1a\x15.nicd.admin.v1.Driver\x12T\n" +
 	"\fUnloadDriver\x12\".nicd.admin.v1.UnloadDriverRequest\x1a .nicd.admin.v1.UnloadDriverReply\x12N\n" +
 	"\n" +
-	"ListQuirks\x12 .nicd.admin.v1.ListQuirksRequest\x1a\x1e.nicd.admin.v1.ListQuirksReplyB\x14Z\x12nicd/proto/adminpbb\x06proto3"
+	"ListQuirks\x12 .nicd.admin.v1.ListQuirksRequest\x1a\x1e.nicd.admin.v1.ListQuirksReply\x12N\n" +
+	"\fSetInterface\x12\".nicd.admin.v1.SetInterfaceRequest\x1a\x1a.nicd.admin.v1.ChangeReply\x12B\n" +
+	"\x06Reload\x12\x1c.nicd.admin.v1.ReloadRequest\x1a\x1a.nicd.admin.v1.ReloadReplyB\x14Z\x12nicd/proto/adminpbb\x06proto3"
 
 var (
 	file_admin_proto_rawDescOnce sync.Once
@@ -2351,7 +2731,7 @@ func file_admin_proto_rawDescGZIP() []byte {
 	return file_admin_proto_rawDescData
 }
 
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_admin_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: nicd.admin.v1.StatusRequest
 	(*StatusReply)(nil),         // 1: nicd.admin.v1.StatusReply
@@ -2382,6 +2762,12 @@ var file_admin_proto_goTypes = []any{
 	(*Report)(nil),              // 26: nicd.admin.v1.Report
 	(*InterfaceReport)(nil),     // 27: nicd.admin.v1.InterfaceReport
 	(*StreamReport)(nil),        // 28: nicd.admin.v1.StreamReport
+	(*SetInterfaceRequest)(nil), // 29: nicd.admin.v1.SetInterfaceRequest
+	(*Setting)(nil),             // 30: nicd.admin.v1.Setting
+	(*ChangeReply)(nil),         // 31: nicd.admin.v1.ChangeReply
+	(*Change)(nil),              // 32: nicd.admin.v1.Change
+	(*ReloadRequest)(nil),       // 33: nicd.admin.v1.ReloadRequest
+	(*ReloadReply)(nil),         // 34: nicd.admin.v1.ReloadReply
 }
 var file_admin_proto_depIdxs = []int32{
 	2,  // 0: nicd.admin.v1.StatusReply.version:type_name -> nicd.admin.v1.Version
@@ -2405,27 +2791,34 @@ var file_admin_proto_depIdxs = []int32{
 	28, // 18: nicd.admin.v1.Report.streams:type_name -> nicd.admin.v1.StreamReport
 	3,  // 19: nicd.admin.v1.InterfaceReport.interface:type_name -> nicd.admin.v1.Interface
 	5,  // 20: nicd.admin.v1.StreamReport.stream:type_name -> nicd.admin.v1.Stream
-	0,  // 21: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
-	6,  // 22: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
-	11, // 23: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
-	6,  // 24: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
-	16, // 25: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
-	20, // 26: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
-	21, // 27: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
-	23, // 28: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
-	1,  // 29: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
-	7,  // 30: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
-	12, // 31: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
-	13, // 32: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
-	17, // 33: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
-	18, // 34: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
-	22, // 35: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
-	24, // 36: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
-	29, // [29:37] is the sub-list for method output_type
-	21, // [21:29] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	30, // 21: nicd.admin.v1.SetInterfaceRequest.settings:type_name -> nicd.admin.v1.Setting
+	32, // 22: nicd.admin.v1.ChangeReply.changes:type_name -> nicd.admin.v1.Change
+	31, // 23: nicd.admin.v1.ReloadReply.interfaces:type_name -> nicd.admin.v1.ChangeReply
+	0,  // 24: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
+	6,  // 25: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
+	11, // 26: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
+	6,  // 27: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
+	16, // 28: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
+	20, // 29: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
+	21, // 30: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
+	23, // 31: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
+	29, // 32: nicd.admin.v1.Admin.SetInterface:input_type -> nicd.admin.v1.SetInterfaceRequest
+	33, // 33: nicd.admin.v1.Admin.Reload:input_type -> nicd.admin.v1.ReloadRequest
+	1,  // 34: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
+	7,  // 35: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
+	12, // 36: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
+	13, // 37: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
+	17, // 38: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
+	18, // 39: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
+	22, // 40: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
+	24, // 41: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
+	31, // 42: nicd.admin.v1.Admin.SetInterface:output_type -> nicd.admin.v1.ChangeReply
+	34, // 43: nicd.admin.v1.Admin.Reload:output_type -> nicd.admin.v1.ReloadReply
+	34, // [34:44] is the sub-list for method output_type
+	24, // [24:34] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
@@ -2439,7 +2832,7 @@ func file_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -31,6 +31,8 @@ const (
 	Admin_LoadDriver_FullMethodName    = "/nicd.admin.v1.Admin/LoadDriver"
 	Admin_UnloadDriver_FullMethodName  = "/nicd.admin.v1.Admin/UnloadDriver"
 	Admin_ListQuirks_FullMethodName    = "/nicd.admin.v1.Admin/ListQuirks"
+	Admin_SetInterface_FullMethodName  = "/nicd.admin.v1.Admin/SetInterface"
+	Admin_Reload_FullMethodName        = "/nicd.admin.v1.Admin/Reload"
 )
 
 // AdminClient is the client API for Admin service.
@@ -47,6 +49,12 @@ type AdminClient interface {
 	LoadDriver(ctx context.Context, in *LoadDriverRequest, opts ...grpc.CallOption) (*Driver, error)
 	UnloadDriver(ctx context.Context, in *UnloadDriverRequest, opts ...grpc.CallOption) (*UnloadDriverReply, error)
 	ListQuirks(ctx context.Context, in *ListQuirksRequest, opts ...grpc.CallOption) (*ListQuirksReply, error)
+	// SetInterface changes settings of an interface that runs: all of them, or with
+	// an error none.
+	SetInterface(ctx context.Context, in *SetInterfaceRequest, opts ...grpc.CallOption) (*ChangeReply, error)
+	// Reload reads the config again and changes what runs to what it says: all of
+	// it, or with an error nothing.
+	Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadReply, error)
 }
 
 type adminClient struct {
@@ -137,6 +145,26 @@ func (c *adminClient) ListQuirks(ctx context.Context, in *ListQuirksRequest, opt
 	return out, nil
 }
 
+func (c *adminClient) SetInterface(ctx context.Context, in *SetInterfaceRequest, opts ...grpc.CallOption) (*ChangeReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ChangeReply)
+	err := c.cc.Invoke(ctx, Admin_SetInterface_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Reload(ctx context.Context, in *ReloadRequest, opts ...grpc.CallOption) (*ReloadReply, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReloadReply)
+	err := c.cc.Invoke(ctx, Admin_Reload_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // AdminServer is the server API for Admin service.
 // All implementations must embed UnimplementedAdminServer
 // for forward compatibility.
@@ -151,6 +179,12 @@ type AdminServer interface {
 	LoadDriver(context.Context, *LoadDriverRequest) (*Driver, error)
 	UnloadDriver(context.Context, *UnloadDriverRequest) (*UnloadDriverReply, error)
 	ListQuirks(context.Context, *ListQuirksRequest) (*ListQuirksReply, error)
+	// SetInterface changes settings of an interface that runs: all of them, or with
+	// an error none.
+	SetInterface(context.Context, *SetInterfaceRequest) (*ChangeReply, error)
+	// Reload reads the config again and changes what runs to what it says: all of
+	// it, or with an error nothing.
+	Reload(context.Context, *ReloadRequest) (*ReloadReply, error)
 	mustEmbedUnimplementedAdminServer()
 }
 
@@ -184,6 +218,12 @@ func (UnimplementedAdminServer) UnloadDriver(context.Context, *UnloadDriverReque
 }
 func (UnimplementedAdminServer) ListQuirks(context.Context, *ListQuirksRequest) (*ListQuirksReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQuirks not implemented")
+}
+func (UnimplementedAdminServer) SetInterface(context.Context, *SetInterfaceRequest) (*ChangeReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetInterface not implemented")
+}
+func (UnimplementedAdminServer) Reload(context.Context, *ReloadRequest) (*ReloadReply, error) {
+	return nil, status.Error(codes.Unimplemented, "method Reload not implemented")
 }
 func (UnimplementedAdminServer) mustEmbedUnimplementedAdminServer() {}
 func (UnimplementedAdminServer) testEmbeddedByValue()               {}
@@ -350,6 +390,42 @@ func _Admin_ListQuirks_Handler(srv interface{}, ctx context.Context, dec func(in
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_SetInterface_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetInterfaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).SetInterface(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_SetInterface_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).SetInterface(ctx, req.(*SetInterfaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Reload_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReloadRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Reload(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Reload_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Reload(ctx, req.(*ReloadRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // Admin_ServiceDesc is the grpc.ServiceDesc for Admin service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -388,6 +464,14 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListQuirks",
 			Handler:    _Admin_ListQuirks_Handler,
+		},
+		{
+			MethodName: "SetInterface",
+			Handler:    _Admin_SetInterface_Handler,
+		},
+		{
+			MethodName: "Reload",
+			Handler:    _Admin_Reload_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},
