@@ -332,6 +332,15 @@ func (d *Device) Reset(ctx context.Context) error {
 	return d.gone()
 }
 
+// Kill ends QEMU as a crash of it would: the device is gone when it returns, which
+// is reported. Close is still to be called.
+func (d *Device) Kill() {
+	d.process.kill()
+	<-d.process.ended
+	<-d.qtest.dead
+	<-d.qmp.dead
+}
+
 // Close ends QEMU. Nothing of it is left when it returns.
 func (d *Device) Close() error {
 	d.end.Do(func() {

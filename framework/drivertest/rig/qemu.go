@@ -1,0 +1,66 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+
+	"nicd/bus"
+	"nicd/bus/qemu"
+	"nicd/sim"
+)
+
+// QEMUOptions are the settings of a station that is one of QEMU's models.
+type QEMUOptions struct {
+	Model string // of qemu.Models
+	MAC   [6]byte
+	// NoFlowControl drops frames that QEMU's socket has no room for.
+	NoFlowControl bool
+}
+
+// NewQEMUStation starts a QEMU with a model whose network is a wire with a tester.
+// Its memory has to be a file's: see Options.Memory and bus.NewMemory.
+func NewQEMUStation(ctx context.Context, opt QEMUOptions) (*Station, error) {
+	far, near, err := datagrams()
+	if err != nil {
+		return nil, err
+	}
+	defer far.Close()
+	defer near.Close()
+	dev, err := qemu.Start(ctx, qemu.Options{
+		Name: "test", Model: opt.Model, MAC: opt.MAC, Netdev: qemu.Datagram{File: far},
+	})
+	if err != nil {
+		return nil, err
+	}
+	wire := sim.NewWire(sim.WireOptions{NoFlowControl: opt.NoFlowControl})
+	peer := sim.NewTester(wire, sim.Wants{})
+	socket, err := sim.NewSocket(wire, near, func(up bool) {
+		ctx, cancel := context.WithTimeout(context.Background(), Deadline)
+		defer cancel()
+		_ = dev.SetLink(ctx, up) // fails on a device that is gone, and nowhere else
+	})
+	if err != nil {
+		dev.Close()
+		return nil, err
+	}
+	return &Station{
+		Bus: dev, Peer: peer, SetLink: wire.SetLink, SetFaults: wire.SetFaults, Unplug: dev.Kill,
+		Close: func() {
+			socket.Close()
+			wire.Close()
+		},
+	}, nil
+}
+
+// SharedMemory is Options.Memory for devices in other processes.
+func SharedMemory(size int) (*bus.Memory, error) { return bus.NewMemory("rig", size) }
+
+func datagrams() (a, b *os.File, err error) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, fmt.Errorf("socketpair: %w", err)
+	}
+	return os.NewFile(uintptr(fds[0]), "wire"), os.NewFile(uintptr(fds[1]), "wire"), nil
+}
