@@ -14,6 +14,7 @@ type Port struct {
 	cut int // segments of the first frame that the peer has taken already
 	seg Segmenter
 
+	watch atomic.Pointer[func([]Frame)]
 	stats portCounters
 }
 
@@ -57,6 +58,9 @@ func (p *Port) Stats() PortStats {
 // before.
 func (p *Port) Send(frames []Frame) int {
 	n := p.send(frames)
+	if w := p.watch.Load(); w != nil {
+		(*w)(frames[:n])
+	}
 	bytes := 0
 	for i := range frames[:n] {
 		bytes += frames[i].Len
@@ -159,6 +163,10 @@ func (p *Port) deliverCut(end End, f *Frame, wants Wants, pause bool) bool {
 	p.cut = 0
 	return true
 }
+
+// Watch has w called with the frames of each Send that were taken, whatever
+// becomes of them on the wire. Their bytes are w's until it returns.
+func (p *Port) Watch(w func(frames []Frame)) { p.watch.Store(&w) }
 
 // Abandon says that the frame that Send did not take will not be sent again.
 // Calls must not overlap with Send.
