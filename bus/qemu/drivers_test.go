@@ -359,7 +359,7 @@ func TestDriverVLANFilter(t *testing.T) {
 		accepts := func(filters *framework.Filters, vids map[uint16]bool) {
 			t.Helper()
 			if filters != nil {
-				n.SetFilters(*filters)
+				setFilters(n, *filters)
 			}
 			settle(n)
 			want := 1
@@ -385,6 +385,14 @@ func TestDriverVLANFilter(t *testing.T) {
 	})
 }
 
+func setFilters(n *rig.Net, f framework.Filters) {
+	n.T.Helper()
+	if err := n.Device.SetFilters(f); err != nil {
+		n.T.Fatal(err)
+	}
+	n.Config.Filters = f
+}
+
 // settle waits until all registers that were written hold. What comes from the
 // network may overtake them.
 func settle(n *rig.Net) { _, _ = n.Device.Link() }
@@ -406,7 +414,7 @@ func TestDriverFilters(t *testing.T) {
 		unicast := []framework.MAC{other}[:min(1, n.Info.MaxUnicast)]
 		check := func(f framework.Filters, accepted ...framework.MAC) {
 			t.Helper()
-			n.SetFilters(f)
+			setFilters(n, f)
 			settle(n)
 			var want []framework.MAC
 			for _, to := range []framework.MAC{rig.MAC, other, group, group2} {
