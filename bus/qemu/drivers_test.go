@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"sync"
 	"testing"
 	"time"
 
@@ -534,7 +535,7 @@ func TestDriverRestart(t *testing.T) {
 		n := c.start(t, rig.Options{})
 		frame := rig.Frame{To: rig.Peer, From: rig.MAC, Payload: 100}.Build()
 		for i := range 60 {
-			stop := n.Serve()
+			stop := serve(n)
 			for range 5 {
 				n.Put(0, frame, 60, framework.Packet{Flags: framework.Completion})
 			}
@@ -555,6 +556,28 @@ func TestDriverRestart(t *testing.T) {
 		}
 		n.RoundTrip()
 	})
+}
+
+// serve handles interrupts of all vectors until stop is called.
+func serve(n *rig.Net) (stop func()) {
+	ctx, cancel := context.WithCancel(n.Context)
+	var all sync.WaitGroup
+	for v := range n.Config.Interrupts.Vectors {
+		all.Go(func() {
+			for {
+				if _, err := n.Events[v].Wait(ctx); err != nil {
+					return
+				}
+				n.Device.Interrupt(v)
+				n.Device.Mask(v)
+				n.Device.Unmask(v)
+			}
+		})
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
 }
 
 // TestDriverResetByBus: the bus's reset as the driver's means to stop the device.
