@@ -21,6 +21,7 @@ import (
 	"nicd/framework/plugin"
 	"nicd/port/forward"
 	"nicd/port/netstack"
+	"nicd/port/pcap"
 	"nicd/port/sink"
 	"nicd/port/tap"
 	"nicd/sim"
@@ -49,6 +50,7 @@ type netInterface struct {
 	host      *link.Host
 	port      framework.Port
 	bridge    *forward.Bridge // nil for other ports than forward
+	hub       *pcap.Hub       // of capture points
 	driver    *driver
 	process   *plugin.Process // nil in-process
 	control   engine.Control
@@ -76,7 +78,7 @@ type netInterface struct {
 }
 
 func newInterface(c config.Interface, d config.Driver, log zerolog.Logger) *netInterface {
-	return &netInterface{config: c, driverCfg: d, wish: wish{c, d.Quirks}, log: log.With().Str("interface", c.Name).Logger(), state: starting}
+	return &netInterface{config: c, driverCfg: d, wish: wish{c, d.Quirks}, log: log.With().Str("interface", c.Name).Logger(), state: starting, hub: newHub(&c)}
 }
 
 func (i *netInterface) atClose(f func()) { i.undo = append(i.undo, f) }
@@ -199,7 +201,7 @@ func (i *netInterface) openModel(ctx context.Context, wires map[string]*sim.Wire
 		return nil, fmt.Errorf("%s: %w", i.config.Device.Origin, err)
 	}
 	i.atClose(func() { device.Close() })
-	wires[c.Wire].Connect(model)
+	wires[c.Wire].Connect(&watchedEnd{model, i.hub})
 	info := device.Info()
 	i.address, i.deviceID = deviceText(&i.config.Device, info), info.Device
 	if err := i.driver.drives(info, i.config.Origin); err != nil {
@@ -309,11 +311,11 @@ func (i *netInterface) detach() {
 // start makes the device run and packets flow.
 func (i *netInterface) start(ctx context.Context) error {
 	i.host.Configure(i.portSettings(i.inForce()), i.plan.TxQueues)
-	if err := i.port.Attach(i.host); err != nil {
+	if err := i.port.Attach(i.hub.Interface(i.host)); err != nil {
 		return err
 	}
 	i.port.LinkChanged(framework.Link{}) // a link that never comes up is no change
-	if err := i.host.Start(i.port); err != nil {
+	if err := i.host.Start(i.hub.Port(i.port, i.host)); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
 	i.atClose(i.stopHost)

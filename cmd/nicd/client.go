@@ -25,14 +25,19 @@ const callPatience = 30 * time.Second
 
 // ask calls a running daemon.
 func (f *flags) ask(ctx context.Context, do func(context.Context, adminpb.AdminClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callPatience)
+	defer cancel()
+	return f.stream(ctx, do)
+}
+
+// stream is ask without a limit in time.
+func (f *flags) stream(ctx context.Context, do func(context.Context, adminpb.AdminClient) error) error {
 	path := daemon.SocketPath(f.socket, "")
 	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithTimeout(ctx, callPatience)
-	defer cancel()
 	err = do(ctx, adminpb.NewAdminClient(conn))
 	s, ok := status.FromError(err)
 	switch {

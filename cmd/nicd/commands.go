@@ -54,7 +54,7 @@ commands ask a running one.`,
 	root.PersistentFlags().StringVar(&f.socket, "socket", "", "path of the admin socket (else $"+daemon.SocketEnv+", else the config's, else the runtime directory's)")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
-		runCommand(f), configCommand(), statusCommand(f), showCommand(f), explainCommand(f), statsCommand(f),
+		runCommand(f), configCommand(), statusCommand(f), showCommand(f), explainCommand(f), statsCommand(f), captureCommand(f),
 		setCommand(f), reloadCommand(f), driverCommand(f), quirksCommand(f), versionCommand(f),
 		deviceCommand(), devicesCommand(), bindCommand(), unbindCommand(),
 	)

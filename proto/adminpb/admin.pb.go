@@ -1867,6 +1867,210 @@ func (x *QuirkInfo) GetDriver() string {
 	return ""
 }
 
+type CaptureRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	Points        []string               `protobuf:"bytes,2,rep,name=points,proto3" json:"points,omitempty"`                   // "rx-wire", "rx-delivered", "tx-port", "tx-wire"; none is the middle two
+	SnapLen       uint32                 `protobuf:"varint,3,opt,name=snap_len,json=snapLen,proto3" json:"snap_len,omitempty"` // bytes kept of a packet; 0 is all
+	Filter        string                 `protobuf:"bytes,4,opt,name=filter,proto3" json:"filter,omitempty"`                   // in a part of pcap-filter's language; "" takes all
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureRequest) Reset() {
+	*x = CaptureRequest{}
+	mi := &file_admin_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureRequest) ProtoMessage() {}
+
+func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
+func (*CaptureRequest) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *CaptureRequest) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *CaptureRequest) GetPoints() []string {
+	if x != nil {
+		return x.Points
+	}
+	return nil
+}
+
+func (x *CaptureRequest) GetSnapLen() uint32 {
+	if x != nil {
+		return x.SnapLen
+	}
+	return 0
+}
+
+func (x *CaptureRequest) GetFilter() string {
+	if x != nil {
+		return x.Filter
+	}
+	return ""
+}
+
+type CaptureReply struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Packets       []*CapturedPacket      `protobuf:"bytes,1,rep,name=packets,proto3" json:"packets,omitempty"`
+	Lost          uint64                 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"` // so far, because they were not read fast enough
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CaptureReply) Reset() {
+	*x = CaptureReply{}
+	mi := &file_admin_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CaptureReply) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CaptureReply) ProtoMessage() {}
+
+func (x *CaptureReply) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
+func (*CaptureReply) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *CaptureReply) GetPackets() []*CapturedPacket {
+	if x != nil {
+		return x.Packets
+	}
+	return nil
+}
+
+func (x *CaptureReply) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+type CapturedPacket struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	TimeNs        int64                  `protobuf:"varint,1,opt,name=time_ns,json=timeNs,proto3" json:"time_ns,omitempty"` // since 1970
+	Point         string                 `protobuf:"bytes,2,opt,name=point,proto3" json:"point,omitempty"`
+	Queue         uint32                 `protobuf:"varint,3,opt,name=queue,proto3" json:"queue,omitempty"`
+	Length        uint32                 `protobuf:"varint,4,opt,name=length,proto3" json:"length,omitempty"` // of the packet on its way
+	Data          []byte                 `protobuf:"bytes,5,opt,name=data,proto3" json:"data,omitempty"`
+	Comment       string                 `protobuf:"bytes,6,opt,name=comment,proto3" json:"comment,omitempty"` // what is special about it: that it is coalesced, say
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CapturedPacket) Reset() {
+	*x = CapturedPacket{}
+	mi := &file_admin_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CapturedPacket) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CapturedPacket) ProtoMessage() {}
+
+func (x *CapturedPacket) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CapturedPacket.ProtoReflect.Descriptor instead.
+func (*CapturedPacket) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CapturedPacket) GetTimeNs() int64 {
+	if x != nil {
+		return x.TimeNs
+	}
+	return 0
+}
+
+func (x *CapturedPacket) GetPoint() string {
+	if x != nil {
+		return x.Point
+	}
+	return ""
+}
+
+func (x *CapturedPacket) GetQueue() uint32 {
+	if x != nil {
+		return x.Queue
+	}
+	return 0
+}
+
+func (x *CapturedPacket) GetLength() uint32 {
+	if x != nil {
+		return x.Length
+	}
+	return 0
+}
+
+func (x *CapturedPacket) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
+func (x *CapturedPacket) GetComment() string {
+	if x != nil {
+		return x.Comment
+	}
+	return ""
+}
+
 // Report is what `nicd run --json` prints at the end.
 type Report struct {
 	state                 protoimpl.MessageState `protogen:"open.v1"`
@@ -1885,7 +2089,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_admin_proto_msgTypes[26]
+	mi := &file_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1897,7 +2101,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[26]
+	mi := &file_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1910,7 +2114,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Report) GetVersion() *Version {
@@ -1993,7 +2197,7 @@ type InterfaceReport struct {
 
 func (x *InterfaceReport) Reset() {
 	*x = InterfaceReport{}
-	mi := &file_admin_proto_msgTypes[27]
+	mi := &file_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2209,7 @@ func (x *InterfaceReport) String() string {
 func (*InterfaceReport) ProtoMessage() {}
 
 func (x *InterfaceReport) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[27]
+	mi := &file_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2222,7 @@ func (x *InterfaceReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceReport.ProtoReflect.Descriptor instead.
 func (*InterfaceReport) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *InterfaceReport) GetInterface() *Interface {
@@ -2094,7 +2298,7 @@ type StreamReport struct {
 
 func (x *StreamReport) Reset() {
 	*x = StreamReport{}
-	mi := &file_admin_proto_msgTypes[28]
+	mi := &file_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2106,7 +2310,7 @@ func (x *StreamReport) String() string {
 func (*StreamReport) ProtoMessage() {}
 
 func (x *StreamReport) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[28]
+	mi := &file_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2119,7 +2323,7 @@ func (x *StreamReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamReport.ProtoReflect.Descriptor instead.
 func (*StreamReport) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *StreamReport) GetStream() *Stream {
@@ -2147,7 +2351,7 @@ type SetInterfaceRequest struct {
 
 func (x *SetInterfaceRequest) Reset() {
 	*x = SetInterfaceRequest{}
-	mi := &file_admin_proto_msgTypes[29]
+	mi := &file_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2363,7 @@ func (x *SetInterfaceRequest) String() string {
 func (*SetInterfaceRequest) ProtoMessage() {}
 
 func (x *SetInterfaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[29]
+	mi := &file_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2376,7 @@ func (x *SetInterfaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfaceRequest.ProtoReflect.Descriptor instead.
 func (*SetInterfaceRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetInterfaceRequest) GetName() string {
@@ -2206,7 +2410,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_admin_proto_msgTypes[30]
+	mi := &file_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2218,7 +2422,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[30]
+	mi := &file_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2231,7 +2435,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Setting) GetName() string {
@@ -2261,7 +2465,7 @@ type ChangeReply struct {
 
 func (x *ChangeReply) Reset() {
 	*x = ChangeReply{}
-	mi := &file_admin_proto_msgTypes[31]
+	mi := &file_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2477,7 @@ func (x *ChangeReply) String() string {
 func (*ChangeReply) ProtoMessage() {}
 
 func (x *ChangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[31]
+	mi := &file_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2490,7 @@ func (x *ChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
 func (*ChangeReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ChangeReply) GetInterface() string {
@@ -2330,7 +2534,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_admin_proto_msgTypes[32]
+	mi := &file_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2342,7 +2546,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[32]
+	mi := &file_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2355,7 +2559,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Change) GetWhat() string {
@@ -2402,7 +2606,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_admin_proto_msgTypes[33]
+	mi := &file_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2618,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[33]
+	mi := &file_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2631,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ReloadRequest) GetDryRun() bool {
@@ -2447,7 +2651,7 @@ type ReloadReply struct {
 
 func (x *ReloadReply) Reset() {
 	*x = ReloadReply{}
-	mi := &file_admin_proto_msgTypes[34]
+	mi := &file_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2459,7 +2663,7 @@ func (x *ReloadReply) String() string {
 func (*ReloadReply) ProtoMessage() {}
 
 func (x *ReloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[34]
+	mi := &file_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2472,7 +2676,7 @@ func (x *ReloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
 func (*ReloadReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ReloadReply) GetInterfaces() []*ChangeReply {
@@ -2653,7 +2857,22 @@ const file_admin_proto_rawDesc = "" +
 	"\adefault\x18\x03 \x01(\tR\adefault\x12\x18\n" +
 	"\ameaning\x18\x04 \x01(\tR\ameaning\x12\x1c\n" +
 	"\treference\x18\x05 \x01(\tR\treference\x12\x16\n" +
-	"\x06driver\x18\x06 \x01(\tR\x06driver\"\x81\x03\n" +
+	"\x06driver\x18\x06 \x01(\tR\x06driver\"y\n" +
+	"\x0eCaptureRequest\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x16\n" +
+	"\x06points\x18\x02 \x03(\tR\x06points\x12\x19\n" +
+	"\bsnap_len\x18\x03 \x01(\rR\asnapLen\x12\x16\n" +
+	"\x06filter\x18\x04 \x01(\tR\x06filter\"[\n" +
+	"\fCaptureReply\x127\n" +
+	"\apackets\x18\x01 \x03(\v2\x1d.nicd.admin.v1.CapturedPacketR\apackets\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\"\x9b\x01\n" +
+	"\x0eCapturedPacket\x12\x17\n" +
+	"\atime_ns\x18\x01 \x01(\x03R\x06timeNs\x12\x14\n" +
+	"\x05point\x18\x02 \x01(\tR\x05point\x12\x14\n" +
+	"\x05queue\x18\x03 \x01(\rR\x05queue\x12\x16\n" +
+	"\x06length\x18\x04 \x01(\rR\x06length\x12\x12\n" +
+	"\x04data\x18\x05 \x01(\fR\x04data\x12\x18\n" +
+	"\acomment\x18\x06 \x01(\tR\acomment\"\x81\x03\n" +
 	"\x06Report\x120\n" +
 	"\aversion\x18\x01 \x01(\v2\x16.nicd.admin.v1.VersionR\aversion\x12\x18\n" +
 	"\aseconds\x18\x02 \x01(\x01R\aseconds\x12\x0e\n" +
@@ -2704,7 +2923,7 @@ const file_admin_proto_rawDesc = "" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x1a.nicd.admin.v1.ChangeReplyR\n" +
 	"interfaces\x12\x18\n" +
-	"\aapplied\x18\x02 \x01(\bR\aapplied2\xfd\x05\n" +
+	"\aapplied\x18\x02 \x01(\bR\aapplied2\xc6\x06\n" +
 	"\x05Admin\x12B\n" +
 	"\x06Status\x12\x1c.nicd.admin.v1.StatusRequest\x1a\x1a.nicd.admin.v1.StatusReply\x12P\n" +
 	"\rShowInterface\x12\x1f.nicd.admin.v1.InterfaceRequest\x1a\x1e.nicd.admin.v1.InterfaceDetail\x12E\n" +
@@ -2713,7 +2932,8 @@ const file_admin_proto_rawDesc = "" +
 	"\vListDrivers\x12!.nicd.admin.v1.ListDriversRequest\x1a\x1f.nicd.admin.v1.ListDriversReply\x12E\n" +
 	"\n" +
 	"LoadDriver\x12 .nicd.admin.v1.LoadDriverRequest\x1a\x15.nicd.admin.v1.Driver\x12T\n" +
-	"\fUnloadDriver\x12\".nicd.admin.v1.UnloadDriverRequest\x1a .nicd.admin.v1.UnloadDriverReply\x12N\n" +
+	"\fUnloadDriver\x12\".nicd.admin.v1.UnloadDriverRequest\x1a .nicd.admin.v1.UnloadDriverReply\x12G\n" +
+	"\aCapture\x12\x1d.nicd.admin.v1.CaptureRequest\x1a\x1b.nicd.admin.v1.CaptureReply0\x01\x12N\n" +
 	"\n" +
 	"ListQuirks\x12 .nicd.admin.v1.ListQuirksRequest\x1a\x1e.nicd.admin.v1.ListQuirksReply\x12N\n" +
 	"\fSetInterface\x12\".nicd.admin.v1.SetInterfaceRequest\x1a\x1a.nicd.admin.v1.ChangeReply\x12B\n" +
@@ -2731,7 +2951,7 @@ func file_admin_proto_rawDescGZIP() []byte {
 	return file_admin_proto_rawDescData
 }
 
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_admin_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: nicd.admin.v1.StatusRequest
 	(*StatusReply)(nil),         // 1: nicd.admin.v1.StatusReply
@@ -2759,15 +2979,18 @@ var file_admin_proto_goTypes = []any{
 	(*ListQuirksRequest)(nil),   // 23: nicd.admin.v1.ListQuirksRequest
 	(*ListQuirksReply)(nil),     // 24: nicd.admin.v1.ListQuirksReply
 	(*QuirkInfo)(nil),           // 25: nicd.admin.v1.QuirkInfo
-	(*Report)(nil),              // 26: nicd.admin.v1.Report
-	(*InterfaceReport)(nil),     // 27: nicd.admin.v1.InterfaceReport
-	(*StreamReport)(nil),        // 28: nicd.admin.v1.StreamReport
-	(*SetInterfaceRequest)(nil), // 29: nicd.admin.v1.SetInterfaceRequest
-	(*Setting)(nil),             // 30: nicd.admin.v1.Setting
-	(*ChangeReply)(nil),         // 31: nicd.admin.v1.ChangeReply
-	(*Change)(nil),              // 32: nicd.admin.v1.Change
-	(*ReloadRequest)(nil),       // 33: nicd.admin.v1.ReloadRequest
-	(*ReloadReply)(nil),         // 34: nicd.admin.v1.ReloadReply
+	(*CaptureRequest)(nil),      // 26: nicd.admin.v1.CaptureRequest
+	(*CaptureReply)(nil),        // 27: nicd.admin.v1.CaptureReply
+	(*CapturedPacket)(nil),      // 28: nicd.admin.v1.CapturedPacket
+	(*Report)(nil),              // 29: nicd.admin.v1.Report
+	(*InterfaceReport)(nil),     // 30: nicd.admin.v1.InterfaceReport
+	(*StreamReport)(nil),        // 31: nicd.admin.v1.StreamReport
+	(*SetInterfaceRequest)(nil), // 32: nicd.admin.v1.SetInterfaceRequest
+	(*Setting)(nil),             // 33: nicd.admin.v1.Setting
+	(*ChangeReply)(nil),         // 34: nicd.admin.v1.ChangeReply
+	(*Change)(nil),              // 35: nicd.admin.v1.Change
+	(*ReloadRequest)(nil),       // 36: nicd.admin.v1.ReloadRequest
+	(*ReloadReply)(nil),         // 37: nicd.admin.v1.ReloadReply
 }
 var file_admin_proto_depIdxs = []int32{
 	2,  // 0: nicd.admin.v1.StatusReply.version:type_name -> nicd.admin.v1.Version
@@ -2786,39 +3009,42 @@ var file_admin_proto_depIdxs = []int32{
 	18, // 13: nicd.admin.v1.ListDriversReply.drivers:type_name -> nicd.admin.v1.Driver
 	19, // 14: nicd.admin.v1.Driver.devices:type_name -> nicd.admin.v1.DeviceId
 	25, // 15: nicd.admin.v1.ListQuirksReply.quirks:type_name -> nicd.admin.v1.QuirkInfo
-	2,  // 16: nicd.admin.v1.Report.version:type_name -> nicd.admin.v1.Version
-	27, // 17: nicd.admin.v1.Report.interfaces:type_name -> nicd.admin.v1.InterfaceReport
-	28, // 18: nicd.admin.v1.Report.streams:type_name -> nicd.admin.v1.StreamReport
-	3,  // 19: nicd.admin.v1.InterfaceReport.interface:type_name -> nicd.admin.v1.Interface
-	5,  // 20: nicd.admin.v1.StreamReport.stream:type_name -> nicd.admin.v1.Stream
-	30, // 21: nicd.admin.v1.SetInterfaceRequest.settings:type_name -> nicd.admin.v1.Setting
-	32, // 22: nicd.admin.v1.ChangeReply.changes:type_name -> nicd.admin.v1.Change
-	31, // 23: nicd.admin.v1.ReloadReply.interfaces:type_name -> nicd.admin.v1.ChangeReply
-	0,  // 24: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
-	6,  // 25: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
-	11, // 26: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
-	6,  // 27: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
-	16, // 28: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
-	20, // 29: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
-	21, // 30: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
-	23, // 31: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
-	29, // 32: nicd.admin.v1.Admin.SetInterface:input_type -> nicd.admin.v1.SetInterfaceRequest
-	33, // 33: nicd.admin.v1.Admin.Reload:input_type -> nicd.admin.v1.ReloadRequest
-	1,  // 34: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
-	7,  // 35: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
-	12, // 36: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
-	13, // 37: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
-	17, // 38: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
-	18, // 39: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
-	22, // 40: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
-	24, // 41: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
-	31, // 42: nicd.admin.v1.Admin.SetInterface:output_type -> nicd.admin.v1.ChangeReply
-	34, // 43: nicd.admin.v1.Admin.Reload:output_type -> nicd.admin.v1.ReloadReply
-	34, // [34:44] is the sub-list for method output_type
-	24, // [24:34] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	28, // 16: nicd.admin.v1.CaptureReply.packets:type_name -> nicd.admin.v1.CapturedPacket
+	2,  // 17: nicd.admin.v1.Report.version:type_name -> nicd.admin.v1.Version
+	30, // 18: nicd.admin.v1.Report.interfaces:type_name -> nicd.admin.v1.InterfaceReport
+	31, // 19: nicd.admin.v1.Report.streams:type_name -> nicd.admin.v1.StreamReport
+	3,  // 20: nicd.admin.v1.InterfaceReport.interface:type_name -> nicd.admin.v1.Interface
+	5,  // 21: nicd.admin.v1.StreamReport.stream:type_name -> nicd.admin.v1.Stream
+	33, // 22: nicd.admin.v1.SetInterfaceRequest.settings:type_name -> nicd.admin.v1.Setting
+	35, // 23: nicd.admin.v1.ChangeReply.changes:type_name -> nicd.admin.v1.Change
+	34, // 24: nicd.admin.v1.ReloadReply.interfaces:type_name -> nicd.admin.v1.ChangeReply
+	0,  // 25: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
+	6,  // 26: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
+	11, // 27: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
+	6,  // 28: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
+	16, // 29: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
+	20, // 30: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
+	21, // 31: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
+	26, // 32: nicd.admin.v1.Admin.Capture:input_type -> nicd.admin.v1.CaptureRequest
+	23, // 33: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
+	32, // 34: nicd.admin.v1.Admin.SetInterface:input_type -> nicd.admin.v1.SetInterfaceRequest
+	36, // 35: nicd.admin.v1.Admin.Reload:input_type -> nicd.admin.v1.ReloadRequest
+	1,  // 36: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
+	7,  // 37: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
+	12, // 38: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
+	13, // 39: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
+	17, // 40: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
+	18, // 41: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
+	22, // 42: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
+	27, // 43: nicd.admin.v1.Admin.Capture:output_type -> nicd.admin.v1.CaptureReply
+	24, // 44: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
+	34, // 45: nicd.admin.v1.Admin.SetInterface:output_type -> nicd.admin.v1.ChangeReply
+	37, // 46: nicd.admin.v1.Admin.Reload:output_type -> nicd.admin.v1.ReloadReply
+	36, // [36:47] is the sub-list for method output_type
+	25, // [25:36] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
@@ -2832,7 +3058,7 @@ func file_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   35,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -30,6 +30,7 @@ const (
 	Admin_ListDrivers_FullMethodName   = "/nicd.admin.v1.Admin/ListDrivers"
 	Admin_LoadDriver_FullMethodName    = "/nicd.admin.v1.Admin/LoadDriver"
 	Admin_UnloadDriver_FullMethodName  = "/nicd.admin.v1.Admin/UnloadDriver"
+	Admin_Capture_FullMethodName       = "/nicd.admin.v1.Admin/Capture"
 	Admin_ListQuirks_FullMethodName    = "/nicd.admin.v1.Admin/ListQuirks"
 	Admin_SetInterface_FullMethodName  = "/nicd.admin.v1.Admin/SetInterface"
 	Admin_Reload_FullMethodName        = "/nicd.admin.v1.Admin/Reload"
@@ -48,6 +49,9 @@ type AdminClient interface {
 	ListDrivers(ctx context.Context, in *ListDriversRequest, opts ...grpc.CallOption) (*ListDriversReply, error)
 	LoadDriver(ctx context.Context, in *LoadDriverRequest, opts ...grpc.CallOption) (*Driver, error)
 	UnloadDriver(ctx context.Context, in *UnloadDriverRequest, opts ...grpc.CallOption) (*UnloadDriverReply, error)
+	// Capture streams packets as they pass, until the caller ends it. The first
+	// message has none: it says that the capture has begun.
+	Capture(ctx context.Context, in *CaptureRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CaptureReply], error)
 	ListQuirks(ctx context.Context, in *ListQuirksRequest, opts ...grpc.CallOption) (*ListQuirksReply, error)
 	// SetInterface changes settings of an interface that runs: all of them, or with
 	// an error none.
@@ -135,6 +139,25 @@ func (c *adminClient) UnloadDriver(ctx context.Context, in *UnloadDriverRequest,
 	return out, nil
 }
 
+func (c *adminClient) Capture(ctx context.Context, in *CaptureRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CaptureReply], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &Admin_ServiceDesc.Streams[0], Admin_Capture_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[CaptureRequest, CaptureReply]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_CaptureClient = grpc.ServerStreamingClient[CaptureReply]
+
 func (c *adminClient) ListQuirks(ctx context.Context, in *ListQuirksRequest, opts ...grpc.CallOption) (*ListQuirksReply, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListQuirksReply)
@@ -178,6 +201,9 @@ type AdminServer interface {
 	ListDrivers(context.Context, *ListDriversRequest) (*ListDriversReply, error)
 	LoadDriver(context.Context, *LoadDriverRequest) (*Driver, error)
 	UnloadDriver(context.Context, *UnloadDriverRequest) (*UnloadDriverReply, error)
+	// Capture streams packets as they pass, until the caller ends it. The first
+	// message has none: it says that the capture has begun.
+	Capture(*CaptureRequest, grpc.ServerStreamingServer[CaptureReply]) error
 	ListQuirks(context.Context, *ListQuirksRequest) (*ListQuirksReply, error)
 	// SetInterface changes settings of an interface that runs: all of them, or with
 	// an error none.
@@ -215,6 +241,9 @@ func (UnimplementedAdminServer) LoadDriver(context.Context, *LoadDriverRequest) 
 }
 func (UnimplementedAdminServer) UnloadDriver(context.Context, *UnloadDriverRequest) (*UnloadDriverReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method UnloadDriver not implemented")
+}
+func (UnimplementedAdminServer) Capture(*CaptureRequest, grpc.ServerStreamingServer[CaptureReply]) error {
+	return status.Error(codes.Unimplemented, "method Capture not implemented")
 }
 func (UnimplementedAdminServer) ListQuirks(context.Context, *ListQuirksRequest) (*ListQuirksReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListQuirks not implemented")
@@ -372,6 +401,17 @@ func _Admin_UnloadDriver_Handler(srv interface{}, ctx context.Context, dec func(
 	return interceptor(ctx, in, info, handler)
 }
 
+func _Admin_Capture_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(CaptureRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(AdminServer).Capture(m, &grpc.GenericServerStream[CaptureRequest, CaptureReply]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type Admin_CaptureServer = grpc.ServerStreamingServer[CaptureReply]
+
 func _Admin_ListQuirks_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListQuirksRequest)
 	if err := dec(in); err != nil {
@@ -474,6 +514,12 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _Admin_Reload_Handler,
 		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Capture",
+			Handler:       _Admin_Capture_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "admin.proto",
 }
