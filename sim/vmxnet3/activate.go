@@ -91,9 +91,12 @@ func (m *Model) startQueues(s *shared) error {
 			return err
 		}
 	}
+	threshold := max(m.opt.Variations.TxThreshold, 1)
+	if threshold > 1 {
+		m.tx.expectDeferred()
+	}
 	for q := range s.txQueues {
-		m.tx.start(q, tx[q])
-		threshold := max(m.opt.Variations.TxThreshold, 1)
+		m.tx.start(q, tx[q], s.queueDesc+uint64(q*queueDescSize))
 		binary.LittleEndian.PutUint32(src[q*queueDescSize+qdTxThreshold:], threshold)
 	}
 	for q := range s.rxQueues {

@@ -23,6 +23,9 @@ func (q *txQueue) owns(i int) bool {
 func (t *transmitter) collect(q *txQueue, limit int) (n int, failure uint32) {
 	t.parts = t.parts[:0]
 	producer := int(t.m.host.Doorbell(bellTXPROD + q.id))
+	if t.look != 0 {
+		producer = -1 // a bell that was deferred leaves it anywhere
+	}
 	at, ahead := q.next, 0
 	for n < limit && at != producer && q.owns(at) && len(t.parts)+maxTSOPacket+2 <= cap(t.parts) {
 		descs, code := t.packet(q, at, ahead, producer, n)

@@ -60,6 +60,7 @@ const (
 
 // Queue descriptors: offsets. Transmit ones come first, then receive ones.
 const (
+	qdTxDeferred     = 0
 	qdTxThreshold    = 4
 	qdTxRing         = 16
 	qdTxDataRing     = 24

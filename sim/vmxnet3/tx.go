@@ -2,7 +2,9 @@ package vmxnet3
 
 import (
 	"sync/atomic"
+	"time"
 
+	"nicd/bus"
 	"nicd/sim"
 )
 
@@ -10,6 +12,9 @@ const (
 	txBatch    = 64                          // frames that are sent at a time
 	txBatchSG  = txBatch * (maxTxPacket + 2) // parts of theirs
 	minTxFrame = sim.EthernetHeaderLen
+	// deferredLook is how often a device that lets its driver defer bells looks
+	// by itself (V9).
+	deferredLook = time.Millisecond
 )
 
 // transmitter is the transmit half of the device.
@@ -22,6 +27,7 @@ type transmitter struct {
 	blocked *txQueue
 	resumed atomic.Bool
 	turn    int
+	look    time.Duration // for packets without a bell, at that time; 0 is never
 
 	frames [txBatch]sim.Frame
 	sent   [txBatch]txPacket
@@ -32,6 +38,7 @@ type transmitter struct {
 // txQueue is one transmit queue.
 type txQueue struct {
 	id      int
+	desc    uint64 // TxQueueDesc
 	base    uint64
 	size    int
 	next    int
@@ -56,9 +63,9 @@ type txPacket struct {
 
 func (t *transmitter) init() { t.parts = make([][]byte, 0, txBatchSG+maxTSOPacket+2) }
 
-func (t *transmitter) start(i int, c txConfig) {
+func (t *transmitter) start(i int, c txConfig, desc uint64) {
 	t.queues[i] = txQueue{
-		id: i, base: c.ring.base, size: c.ring.size, gen: txGen, intr: c.intr, on: true,
+		id: i, desc: desc, base: c.ring.base, size: c.ring.size, gen: txGen, intr: c.intr, on: true,
 		comp: completion{base: c.comp.base, size: c.comp.size, gen: compGen},
 	}
 	t.m.host.SetDoorbell(bellTXPROD+i, 0)
@@ -68,7 +75,7 @@ func (t *transmitter) stop() {
 	for i := range t.queues {
 		t.queues[i] = txQueue{}
 	}
-	t.blocked = nil
+	t.blocked, t.look = nil, 0
 	if t.m.port != nil {
 		t.m.port.Abandon()
 	}
@@ -103,6 +110,31 @@ func (t *transmitter) work(budget int) bool {
 		}
 	}
 	t.turn++
+	return t.lookAround(budget) || did
+}
+
+// expectDeferred has the device look for deferred packets soon.
+func (t *transmitter) expectDeferred() {
+	t.look = t.m.host.Now() + deferredLook
+	t.m.host.WakeAt(t.look)
+}
+
+// lookAround sends what the driver has deferred, when it is time to.
+func (t *transmitter) lookAround(budget int) (did bool) {
+	if t.look == 0 || t.m.host.Now() < t.look {
+		return false
+	}
+	for i := range t.m.shared.txQueues {
+		q := &t.queues[i]
+		if t.blocked != nil || !q.on || q.stopped {
+			continue
+		}
+		if b := t.m.host.Tx.Bytes(q.desc+qdTxDeferred, 4); b == nil || bus.Word(b, 0).Load() == 0 {
+			continue
+		}
+		did = t.run(q, budget) || did
+	}
+	t.expectDeferred()
 	return did
 }
 

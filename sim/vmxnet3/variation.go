@@ -41,7 +41,9 @@ type Variations struct {
 	SkipEvery int
 	// RxDoorbells says when RxQueueCtrl.updateRxProd is set (V8).
 	RxDoorbells RxDoorbells
-	// TxThreshold is written to TxQueueCtrl.txThreshold at activation; 0 is 1 (V9).
+	// TxThreshold is written to TxQueueCtrl.txThreshold at activation; 0 is 1. With
+	// more than 1 the device looks by itself, each millisecond, for packets that
+	// the driver put in TxQueueCtrl.txNumDeferred instead of ringing (V9).
 	TxThreshold uint32
 	// AlwaysComplete: each transmitted packet is completed, also without the cq
 	// bit (V10, QEMU).
