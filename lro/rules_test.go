@@ -301,6 +301,26 @@ func rules() []rule {
 			reason: ReasonFragment},
 		{row: 32, name: "later fragment of another address pair", in: append(three(func(s *segment) { s.fragment, s.src = 0x00b9, 9 }),
 			data(3, 1448).packet()), want: "[0] [1] [2 3]"},
+		{row: 32, name: "later fragment between", in: interleaved(func(s *segment) { s.fragment, s.sport = 0x00b9, 9 }), want: none,
+			reason: ReasonFragment},
+		{row: 32, name: "later fragment between two others", in: interleaved(func(s *segment) { s.fragment, s.src = 0x00b9, 9 }), want: first},
+		{row: 32, name: "first fragment between", in: interleaved(func(s *segment) { s.fragment = 0x2000 }), want: none},
+		{row: 32, name: "first fragment of another flow between", in: interleaved(func(s *segment) { s.fragment, s.sport = 0x2000, 9 }), want: first},
+		{row: 32, name: "IPv6 fragment header between", in: []Packet{data6(0, 1000).packet(), func() Packet {
+			s := data6(1, 1000)
+			s.extension, s.extensionType, s.sport = make([]byte, 8), 44, 9
+			return s.packet()
+		}(), data6(1, 1000).packet()}, want: none, reason: ReasonFragment},
+		{row: 33, name: "IPv4 options between", in: interleaved(func(s *segment) { s.ipOptions, s.payload = []byte{1, 1, 1, 0}, s.payload[4:] }),
+			want: none},
+		{row: 33, name: "IPv4 options of another flow between", in: interleaved(func(s *segment) {
+			s.ipOptions, s.payload, s.sport = []byte{1, 1, 1, 0}, s.payload[4:], 9
+		}), want: first},
+		{row: 34, name: "IPv6 extension header between", in: []Packet{data6(0, 1000).packet(), func() Packet {
+			s := data6(1, 1000)
+			s.extension, s.extensionType, s.sport = []byte{0, 0, 1, 4, 0, 0, 0, 0}, 60, 9
+			return s.packet()
+		}(), data6(1, 1000).packet()}, want: none, reason: ReasonIPOptions},
 		{row: 32, name: "UDP fragment", in: interleaved(func(s *segment) { s.protocol, s.fragment = 17, 0x2000 }), want: first},
 		{row: 32, name: "IPv6 fragment header", in: three6(func(s *segment) {
 			s.extension, s.extensionType = make([]byte, 8), 44

@@ -201,6 +201,11 @@ var kernelDiffers = map[string]struct{ groups, why string }{
 	"16 urgent pointer without URG":            {"[3]", urgent},
 	"16 urgent pointer without URG, high byte": {"[3]", urgent},
 	"19 CWR, ECE and AE on all":                {"[1 1 1]", "The kernel ends at each CWR unless the device says that it is AccECN. It would have lost nothing."},
+	"32 later fragment between":                {"[1 2]", overtakes},
+	"32 first fragment between":                {"[1 2]", overtakes},
+	"32 IPv6 fragment header between":          {"[1 2]", overtakes},
+	"33 IPv4 options between":                  {"[1 2]", overtakes},
+	"34 IPv6 extension header between":         {"[1 2]", overtakes},
 	"34 IPv6 extension headers on all":         {"[3]", "The kernel merges packets whose extension headers are equal; this package passes them alone so far."},
 	"45 one-byte payloads":                     {"[100]", "The kernel has no limit of 64 segments; it is Options.MaxSegments here."},
 	"53 checksum field 0xffff":                 {"[3]", "The kernel segments it again with 0x0000, which is as right and not the same."},
@@ -220,10 +225,11 @@ var kernelDiffers = map[string]struct{ groups, why string }{
 }
 
 const (
-	noACK   = "The kernel merges data without ACK, which no state of a connection allows (RFC 9293 section 3.10.7.4)."
-	urgent  = "The kernel does not look at the urgent pointer; its segments would all have that of the first."
-	mtu     = "The kernel does not compare with the MTU: it trusts drivers to mark what they have coalesced."
-	address = "The kernel merges, and its TCP drops the packets later; they are no connection's."
+	overtakes = "The kernel lets what it cannot merge overtake what it holds of the same flow."
+	noACK     = "The kernel merges data without ACK, which no state of a connection allows (RFC 9293 section 3.10.7.4)."
+	urgent    = "The kernel does not look at the urgent pointer; its segments would all have that of the first."
+	mtu       = "The kernel does not compare with the MTU: it trusts drivers to mark what they have coalesced."
+	address   = "The kernel merges, and its TCP drops the packets later; they are no connection's."
 )
 
 // least returns the kernel's groups of the run, out of a few, with the fewest outputs: GRO gives up what it holds when
