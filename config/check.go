@@ -56,10 +56,30 @@ func (d *decoder) checkWires(c *Config) {
 		names = append(names, w.Name)
 	}
 	for _, i := range c.Interfaces {
-		if s := i.Device.Sim; s != nil && !slices.Contains(names, s.Wire) {
-			d.problem(d.at(i.Device.Origin, "wire"), "unknown wire %q of interface %s%s", s.Wire, i.Name, didYouMean(s.Wire, names))
+		wire := ""
+		switch {
+		case i.Device.Sim != nil:
+			wire = i.Device.Sim.Wire
+		case i.Device.QEMU != nil && i.Device.QEMU.Netdev == NetdevWire:
+			wire = i.Device.QEMU.Wire
+		default:
+			continue
+		}
+		if !slices.Contains(names, wire) {
+			d.problem(d.at(i.Device.Origin, "wire"), "unknown wire %q of interface %s%s", wire, i.Name, didYouMean(wire, names))
 		}
 	}
+}
+
+// permanentMAC is the address that a model is given, nil if it has its own.
+func (d *Device) permanentMAC() *framework.MAC {
+	switch {
+	case d.Sim != nil:
+		return &d.Sim.MAC
+	case d.QEMU != nil:
+		return &d.QEMU.MAC
+	}
+	return nil
 }
 
 // checkMACs gives each model an address and reports those that two interfaces
@@ -76,15 +96,15 @@ func (d *decoder) checkMACs(c *Config) {
 		if i.MAC != (framework.MAC{}) {
 			claim(i.MAC, i, i.Origin)
 		}
-		if s := i.Device.Sim; s != nil && s.MAC != (framework.MAC{}) {
-			claim(s.MAC, i, i.Device.Origin)
+		if m := i.Device.permanentMAC(); m != nil && *m != (framework.MAC{}) {
+			claim(*m, i, i.Device.Origin)
 		}
 	}
 	// Locally administered, "nicd" and a number.
 	next := framework.MAC{0x02, 'n', 'i', 'c', 0, 0}
 	for _, i := range c.Interfaces {
-		s := i.Device.Sim
-		if s == nil || s.MAC != (framework.MAC{}) {
+		m := i.Device.permanentMAC()
+		if m == nil || *m != (framework.MAC{}) {
 			continue
 		}
 		for taken := true; taken; _, taken = owner[next] {
@@ -92,7 +112,7 @@ func (d *decoder) checkMACs(c *Config) {
 				next[4]++
 			}
 		}
-		s.MAC = next
+		*m = next
 		owner[next] = i.Name
 	}
 }
@@ -146,6 +166,12 @@ func (d *decoder) checkSockets(c *Config) {
 func (d *decoder) checkTAPs(c *Config) {
 	owner, fdOwner := map[string]string{}, map[int]string{}
 	for _, i := range c.Interfaces {
+		if q := i.Device.QEMU; q != nil && q.Netdev == NetdevTAP {
+			if other, ok := owner[q.TAP]; ok {
+				d.problem(d.at(i.Device.Origin, "tap"), "interface %s has the Linux interface %s of interface %s", i.Name, q.TAP, other)
+			}
+			owner[q.TAP] = i.Name
+		}
 		t := i.Port.TAP
 		if t == nil {
 			continue

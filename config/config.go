@@ -127,6 +127,7 @@ type Device struct {
 	Sim      *SimDevice
 	VFIOUser *VFIOUserDevice
 	VFIO     *VFIODevice
+	QEMU     *QEMUDevice
 	Origin   Origin
 }
 
@@ -150,6 +151,26 @@ type VFIOUserDevice struct {
 type VFIODevice struct {
 	Address string // "0000:03:00.0"
 }
+
+// QEMUDevice is one of QEMU's device models, in a QEMU that nicd runs.
+type QEMUDevice struct {
+	Model   string        // of the Vocabulary's QEMUModels
+	MAC     framework.MAC // permanent address, never zero
+	Program string        // the QEMU; "" leaves it to nicd
+	Netdev  string        // one of the following
+	Wire    string        // NetdevWire: of one of Config.Wires
+	TAP     string        // NetdevTAP: the Linux interface
+	// NetdevDgram: unix datagram sockets, QEMU's own and the one that it sends to.
+	Local, Remote string
+}
+
+// Kinds of network that a QEMUDevice is connected to.
+const (
+	NetdevUser  = "user"  // QEMU's own, in user space
+	NetdevTAP   = "tap"   // a Linux interface
+	NetdevDgram = "dgram" // a frame is a datagram
+	NetdevWire  = "wire"  // one of nicd's virtual wires
+)
 
 // Port is what sits above an interface; one of the pointers is set.
 type Port struct {

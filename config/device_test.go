@@ -41,3 +41,46 @@ interface "b" {
 		t.Errorf("device %+v", d)
 	}
 }
+
+func TestQEMUDevices(t *testing.T) {
+	parse := func(device string) (*Config, error) {
+		return Parse("/etc/nicd.hcl", []byte(`
+wire "w0" {}
+interface "a" {
+  driver = "x"
+  device "qemu" {
+    `+device+`
+  }
+  port "sink" {}
+}
+`), Vocabulary{Drivers: []string{"x"}})
+	}
+	for text, want := range map[string]QEMUDevice{
+		`model = "82545EM"`: {Model: "82545EM", Netdev: NetdevUser},
+		"model = \"vmxnet3\"\n netdev = \"wire\"\n wire = \"w0\"":                                       {Model: "vmxnet3", Netdev: NetdevWire, Wire: "w0"},
+		"model = \"vmxnet3\"\n netdev = \"tap\"\n tap = \"t0\"\n program = \"q\"":                       {Model: "vmxnet3", Netdev: NetdevTAP, TAP: "t0", Program: "q"},
+		"model = \"82574L\"\n netdev = \"dgram\"\n local = \"l\"\n remote = \"/r\"\n program = \"./q\"": {Model: "82574L", Netdev: NetdevDgram, Local: "/etc/l", Remote: "/r", Program: "/etc/q"},
+	} {
+		c, err := parse(text)
+		if err != nil {
+			t.Errorf("%s: %v", text, err)
+			continue
+		}
+		got := *c.Interfaces[0].Device.QEMU
+		if want.MAC = got.MAC; got != want || got.MAC[0] != 2 {
+			t.Errorf("%s: %+v, want %+v", text, got, want)
+		}
+	}
+	for text, want := range map[string]string{
+		`model = "82574l"`:                       `QEMU has no model "82574l"; did you mean "82574L"?`,
+		``:                                       "has no model",
+		"model = \"vmxnet3\"\n netdev = \"usr\"": `did you mean "user"?`,
+		"model = \"vmxnet3\"\n netdev = \"wire\"":                 "has no wire",
+		"model = \"vmxnet3\"\n netdev = \"wire\"\n wire = \"w1\"": `unknown wire "w1" of interface a; did you mean "w0"?`,
+		"model = \"vmxnet3\"\n tap = \"t0\"":                      "tap",
+	} {
+		if _, err := parse(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", text, err, want)
+		}
+	}
+}

@@ -17,6 +17,9 @@ type Vocabulary struct {
 	Drivers []string
 	// Models are the device models; nil is KnownModels.
 	Models []Model
+	// QEMUModels are the models that a device "qemu" block can name; nil is
+	// KnownQEMUModels.
+	QEMUModels []string
 }
 
 // Model is a device model that a device "sim" block can name.
@@ -33,6 +36,18 @@ type Model struct {
 // KnownModels are the models that exist, without variations.
 func KnownModels() []Model {
 	return []Model{{Name: "vmxnet3", Revisions: 4}, {Name: "82540EM"}, {Name: "82574L"}}
+}
+
+// KnownQEMUModels are the models of QEMU that there are drivers for.
+func KnownQEMUModels() []string {
+	return []string{"vmxnet3", "82540EM", "82545EM", "82544GC", "82574L"}
+}
+
+func (v Vocabulary) qemuModels() []string {
+	if v.QEMUModels == nil {
+		return KnownQEMUModels()
+	}
+	return v.QEMUModels
 }
 
 func (v Vocabulary) models() []Model {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (i *netInterface) outcome(w wish) (o outcome, err error) {
 	}
 	needs := i.port.Needs()
 	o.features = framework.ResolveFeatures(framework.FeatureSources{
-		Wanted: w.config.Features, Info: info, Link: link, Quirks: o.quirks, Port: needs,
+		Wanted: slices.Concat(i.imposed, w.config.Features), Info: info, Link: link, Quirks: o.quirks, Port: needs,
 	})
 	if o.plan, err = makePlan(&w.config, &info, o.quirks, o.features); err != nil {
 		return o, err

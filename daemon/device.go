@@ -5,6 +5,7 @@ import (
 	"reflect"
 
 	"nicd/bus"
+	"nicd/bus/qemu"
 	"nicd/config"
 	"nicd/sim"
 	"nicd/sim/e1000"
@@ -17,7 +18,7 @@ func Vocabulary(bundled []string) config.Vocabulary {
 		{Name: "vmxnet3", Revisions: vmxnet3.MaxRevision, Variation: vmxnet3.Variations{}},
 		{Name: "82540EM", Variation: e1000.Variation{}},
 		{Name: "82574L", Variation: e1000.Variation{}},
-	}}
+	}, QEMUModels: qemu.Models()}
 }
 
 // newModel makes the device model that a config describes.
@@ -64,6 +65,8 @@ func deviceText(c *config.Device, info bus.Info) string {
 	switch {
 	case c.Sim != nil:
 		return fmt.Sprintf("%s %s", info.Address, c.Sim.Model)
+	case c.QEMU != nil:
+		return fmt.Sprintf("%s %s", info.Address, c.QEMU.Model)
 	case c.VFIO != nil:
 		return "vfio:" + c.VFIO.Address
 	case c.VFIOUser != nil:

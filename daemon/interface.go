@@ -60,7 +60,8 @@ type netInterface struct {
 	followers sync.WaitGroup // of events
 	watchers  sync.WaitGroup // of the process, and of violations
 	driverCfg config.Driver
-	unsafe    bool // the config accepts unsafe quirks
+	unsafe    bool                       // the config accepts unsafe quirks
+	imposed   []framework.FeatureSetting // by what the device is part of; the config's own win
 
 	changing sync.Mutex // held by who works out and puts in force how to run; before the others
 	wish     wish       // what is in force came of; under changing
@@ -174,6 +175,9 @@ func (i *netInterface) openDevice(ctx context.Context, wires map[string]*sim.Wir
 	if c := i.config.Device.VFIO; c != nil {
 		return i.openPCI(vfio.Host{}, c)
 	}
+	if c := i.config.Device.QEMU; c != nil {
+		return i.openQEMU(ctx, c, wires)
+	}
 	return i.openModel(ctx, wires)
 }
 
@@ -207,6 +211,12 @@ func (i *netInterface) openModel(ctx context.Context, wires map[string]*sim.Wire
 	if err := i.driver.drives(info, i.config.Origin); err != nil {
 		return nil, err
 	}
+	return i.give(ctx, device)
+}
+
+// give makes a device that this process has one for the driver, which may be in
+// another.
+func (i *netInterface) give(ctx context.Context, device bus.Device) (*openedDevice, error) {
 	if i.driverCfg.Mode == config.InProcess {
 		return &openedDevice{bus: device}, nil
 	}
