@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	"nicd/port/pcap"
 	"nicd/proto/adminpb"
@@ -77,13 +79,14 @@ func (c *captureFlags) parse() (points []pcap.Point, err error) {
 	return points, err
 }
 
-// output is where captured packets go.
+// captureOutput is where captured packets go.
 type captureOutput interface {
 	Write(*pcap.Record) error
 	Flush() error
 }
 
 func (c *captureFlags) run(ctx context.Context, f *flags, name string, points []pcap.Point) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader that hangs up is an error of Write, and none of ours
 	seen, lost := 0, uint64(0)
 	err := f.stream(ctx, func(ctx context.Context, client adminpb.AdminClient) error {
 		in, err := client.Capture(ctx, &adminpb.CaptureRequest{Interface: name, Points: c.points, SnapLen: c.snapLen, Filter: c.filter})
@@ -97,28 +100,8 @@ func (c *captureFlags) run(ctx context.Context, f *flags, name string, points []
 		if err != nil {
 			return err
 		}
-		defer done()
-		for {
-			reply, err := in.Recv()
-			if err == io.EOF || ctx.Err() != nil {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			lost = reply.GetLost()
-			for _, p := range reply.GetPackets() {
-				if err := out.Write(record(p)); err != nil {
-					return err
-				}
-				if seen++; seen == c.count {
-					return out.Flush()
-				}
-			}
-			if err := out.Flush(); err != nil {
-				return err
-			}
-		}
+		seen, lost, err = c.copy(ctx, in, out)
+		return errors.Join(err, done())
 	})
 	if errors.Is(err, syscall.EPIPE) {
 		err = nil // the reader has seen enough
@@ -129,23 +112,51 @@ func (c *captureFlags) run(ctx context.Context, f *flags, name string, points []
 	return err
 }
 
+// copy writes what the daemon sends until there are enough packets, ctx is done or
+// the daemon ends.
+func (c *captureFlags) copy(ctx context.Context, in grpc.ServerStreamingClient[adminpb.CaptureReply], out captureOutput) (seen int, lost uint64, err error) {
+	for {
+		reply, err := in.Recv()
+		switch {
+		case err == io.EOF, ctx.Err() != nil:
+			return seen, lost, nil
+		case err != nil:
+			return seen, lost, err
+		}
+		lost = reply.GetLost()
+		for _, p := range reply.GetPackets() {
+			if err := out.Write(record(p)); err != nil {
+				return seen, lost, err
+			}
+			if seen++; seen == c.count {
+				return seen, lost, out.Flush()
+			}
+		}
+		if err := out.Flush(); err != nil {
+			return seen, lost, err
+		}
+	}
+}
+
 // open makes the output after the capture has begun, so that a mistake leaves no
 // file.
-func (c *captureFlags) open(name string, points []pcap.Point) (captureOutput, func(), error) {
+func (c *captureFlags) open(name string, points []pcap.Point) (captureOutput, func() error, error) {
 	switch c.file {
 	case "":
-		return textOutput{os.Stdout}, func() {}, nil
+		return textOutput{os.Stdout}, noClose, nil
 	case "-":
 		w, err := pcap.NewWriter(os.Stdout, name, c.filter, int(c.snapLen), points)
-		return w, func() {}, err
+		return w, noClose, err
 	}
 	file, err := os.Create(c.file)
 	if err != nil {
 		return nil, nil, err
 	}
 	w, err := pcap.NewWriter(file, name, c.filter, int(c.snapLen), points)
-	return w, func() { file.Close() }, err
+	return w, file.Close, err
 }
+
+func noClose() error { return nil }
 
 func record(p *adminpb.CapturedPacket) *pcap.Record {
 	point, _ := pcap.ParsePoint(p.GetPoint())

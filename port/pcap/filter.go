@@ -189,6 +189,9 @@ func (p *filterParser) vlan() test {
 
 func (p *filterParser) number(most int) int {
 	w := p.next()
+	if w == "" {
+		p.fail("a number is missing at the end")
+	}
 	n, err := strconv.Atoi(w)
 	if err != nil || n < 0 || n > most {
 		p.fail("%q is not a number from 0 to %d", w, most)

@@ -138,7 +138,7 @@ func countPackets(t *testing.T, file []byte) (n int) {
 func TestFilterMistakes(t *testing.T) {
 	for text, want := range map[string]string{
 		"tpc":                    `"tpc" is not known`,
-		"port":                   `"" is not a number`,
+		"port":                   "a number is missing",
 		"port 65536":             `"65536" is not a number`,
 		"host nowhere":           `"nowhere" is not an IP address`,
 		"net 10.0.0.1/8":         `"10.0.0.1/8" is not a network`,
