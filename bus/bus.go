@@ -85,9 +85,11 @@ type Info struct {
 
 // Device is one PCI function.
 //
-// Methods are called by one goroutine at a time, except those of the Regions
-// it returns, which may be used by many. Close ends everything: interrupts are
-// off, DMA is unmapped, and later calls return ErrGone.
+// Methods are called by one goroutine at a time, with two exceptions: the Regions
+// may be used by many, and UnmaskInterrupt may be called by whoever handles an
+// interrupt, meanwhile and by several at once, but not while SetInterrupts or
+// Close runs. Close ends everything: interrupts are off, DMA is unmapped, and
+// later calls return ErrGone.
 type Device interface {
 	Info() Info
 
@@ -103,6 +105,10 @@ type Device interface {
 	// and no other kind. An empty events turns interrupts off. The device
 	// borrows the events until the next call or Close. A vector whose event is
 	// signalled while nobody waits is not lost: eventfds count.
+	//
+	// For MSI len(events) is how many messages are enabled, which the device is
+	// told: it folds causes that have a message beyond them into those. For
+	// MSI-X vectors beyond them stay silent.
 	SetInterrupts(kind InterruptKind, events []*Event) error
 
 	// UnmaskInterrupt re-enables INTx after it fired: the bus masks a level

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -273,6 +274,34 @@ func TestReset(t *testing.T) {
 	if got := d.takeLog(); !slices.Equal(got, []string{"reset"}) {
 		t.Errorf("the device saw %q", got)
 	}
+}
+
+// Whoever handles an interrupt unmasks it while others use the device.
+func TestUnmaskMeanwhile(t *testing.T) {
+	c, _ := connect(t, newFakeDevice(t), ServeOptions{})
+	if err := c.SetInterrupts(bus.INTx, newEvents(t, 1)); err != nil {
+		t.Fatal(err)
+	}
+	const times = 200
+	var unmasking sync.WaitGroup
+	for range 2 {
+		unmasking.Go(func() {
+			for range times {
+				if err := c.UnmaskInterrupt(0); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range times {
+		if _, err := c.ReadConfig(0, 4); err != nil {
+			t.Error(err)
+		}
+		if err := c.Reset(soon(t)); err != nil {
+			t.Error(err)
+		}
+	}
+	unmasking.Wait()
 }
 
 // When a client leaves, however it leaves, the device does no more DMA and
