@@ -291,7 +291,7 @@ func (e *Engine) resetQueue(f fault) bool {
 func (e *Engine) tasksOf(q int) []*task {
 	var tasks []*task
 	for _, t := range e.tasks {
-		if t.rx != nil && t.rx.id == q || t.tx != nil && t.tx.id == q {
+		if t.pair == q {
 			tasks = append(tasks, t)
 		}
 	}

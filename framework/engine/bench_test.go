@@ -142,7 +142,7 @@ func benchOn(b *testing.B, forward bool, owner framework.LROOwner, rx *nullRx, b
 	e.adopt(framework.Queues{Rx: []framework.RxQueue{rx}, Tx: []framework.TxQueue{&nullTx{}}})
 	e.setRules(&e.plan)
 	e.setMergers(&e.plan)
-	t := newTask(e.rx[0], e.tx[0])
+	t := newTask(0, e.rx[0], e.tx[0])
 	b.ReportAllocs()
 	for b.Loop() {
 		t.round(0)

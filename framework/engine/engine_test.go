@@ -318,6 +318,52 @@ func TestDeviceFaults(t *testing.T) {
 	}
 }
 
+// TestStaleFault: a fault that was reported before a reset was the reset's
+// business, however late it is looked at.
+func TestStaleFault(t *testing.T) {
+	r := newRig(t, 1, nil).start()
+	if err := r.e.take(context.Background(), started); err != nil {
+		t.Fatal(err)
+	}
+	f := fault{device: true, cause: ResetsByDeviceFault, reason: "on fire"}
+	r.e.report(f)
+	r.e.resetDevice(context.Background(), f)
+	runs := r.count(AdminRuns)
+	r.e.give()
+	r.event(DeviceReset)
+	r.until("looked at", func() bool { return r.count(AdminRuns) > runs })
+	if err := r.e.take(context.Background(), started); err != nil { // the admin task is through
+		t.Fatal(err)
+	}
+	r.e.give()
+	if r.dev.starts != 2 || r.count(DeviceResets) != 1 {
+		t.Errorf("%d starts:\n%s", r.dev.starts, r.dump())
+	}
+	r.finish()
+}
+
+// TestChangePlacement: tasks that poll for ever move to other processors.
+func TestChangePlacement(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(2))
+	r := newRig(t, 1, func(r *rig) { r.plan.SpinMicros, r.plan.CPUs = -1, []int{0} }).start()
+	p := r.e.plan
+	p.CPUs = []int{1}
+	if effect, err := r.e.Change(context.Background(), p); err != nil || effect != framework.Quiesce {
+		t.Errorf("%v, %v", effect, err)
+	}
+	if got := r.e.tasks[0].cpu; got != 1 {
+		t.Errorf("processor %d", got)
+	}
+	p.CPUs, p.SpinMicros = nil, 0
+	if _, err := r.e.Change(context.Background(), p); err != nil {
+		t.Error(err)
+	}
+	if got := r.e.tasks[0].cpu; got != -1 {
+		t.Errorf("processor %d for a task that sleeps", got)
+	}
+	r.finish()
+}
+
 func TestDeviceGone(t *testing.T) {
 	r := newRig(t, 1, nil).start()
 	r.until("unmasked", func() bool { r.dev.mu.Lock(); defer r.dev.mu.Unlock(); return !r.dev.masked[0] })

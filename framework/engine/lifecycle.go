@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+	"slices"
 
 	"nicd/bus"
 	"nicd/framework"
@@ -155,13 +155,10 @@ func (e *Engine) makeTasks(p *Plan) {
 }
 
 func (e *Engine) addTask(p *Plan, q int, rx *rxQueue, tx *txQueue) {
-	t := newTask(rx, tx)
-	t.spin = time.Duration(p.SpinMicros) * time.Microsecond
+	t := newTask(q, rx, tx)
+	t.place(p)
 	t.pollRx = rx != nil && vectorOf(p.Interrupts.RxVector, q) < 0 && vectorOf(p.Interrupts.TxVector, q) < 0
 	t.pollTx = tx != nil && vectorOf(p.Interrupts.TxVector, q) < 0
-	if q < len(p.CPUs) {
-		t.cpu = p.CPUs[q]
-	}
 	e.tasks = append(e.tasks, t)
 	if rx != nil {
 		e.rxTasks[q] = t
@@ -307,6 +304,7 @@ func (e *Engine) halt(ctx context.Context) error {
 	}
 	e.closeVectors()
 	e.tasks, e.rxTasks, e.txTasks = nil, nil, nil
+	e.admin.takeFaults() // of what does not run any more
 	e.state = attached
 	if err != nil {
 		return fmt.Errorf("%s: stop: %w", e.opts.Name, err)
@@ -362,10 +360,10 @@ func (e *Engine) effect(p *Plan) (framework.Effect, error) {
 }
 
 // disturbs tells whether tasks have to be halted for a moment on the way to p:
-// they read budget, spin and transmit rules while they run. LRO is not among
+// they read budget, spin, place and transmit rules while they run. LRO is not among
 // these: a queue takes over another coalescer between two batches.
 func (e *Engine) disturbs(p *Plan) bool {
-	return p.budget() != e.plan.budget() || p.SpinMicros != e.plan.SpinMicros ||
+	return p.budget() != e.plan.budget() || p.SpinMicros != e.plan.SpinMicros || !slices.Equal(p.CPUs, e.plan.CPUs) ||
 		(p.Features^e.plan.Features)&^framework.LRO != 0 || p.MTU != e.plan.MTU
 }
 
@@ -399,7 +397,7 @@ func (e *Engine) applyLive(p Plan, effect framework.Effect) error {
 		q.forsake(lost)
 	}
 	for _, t := range e.tasks {
-		t.spin = time.Duration(p.SpinMicros) * time.Microsecond
+		t.place(&p)
 	}
 	return nil
 }

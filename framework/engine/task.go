@@ -38,6 +38,7 @@ const pollInterval = time.Millisecond
 
 // task is a goroutine that owns the queues of a pair, or one of them.
 type task struct {
+	pair    int
 	rx      *rxQueue // or nil
 	tx      *txQueue // or nil
 	vectors []*vector
@@ -58,10 +59,18 @@ type task struct {
 	done  chan struct{}
 }
 
-func newTask(rx *rxQueue, tx *txQueue) *task {
-	t := &task{rx: rx, tx: tx, cpu: -1, wake: make(chan struct{}, 1)}
+func newTask(pair int, rx *rxQueue, tx *txQueue) *task {
+	t := &task{pair: pair, rx: rx, tx: tx, cpu: -1, wake: make(chan struct{}, 1)}
 	t.state.Store(running)
 	return t
+}
+
+// place has the task spin for as long and run where the plan says. It is halted.
+func (t *task) place(p *Plan) {
+	t.spin, t.cpu = time.Duration(p.SpinMicros)*time.Microsecond, -1
+	if t.pair < len(p.CPUs) {
+		t.cpu = p.CPUs[t.pair]
+	}
 }
 
 // schedule makes the task look for work. Any goroutine may call it; it does not
