@@ -39,7 +39,7 @@ type Tap struct {
 }
 
 func (n Tap) option(f *inheritance) string {
-	return fmt.Sprintf("tap,fd=%d,vnet_hdr=on", f.lend(n.File))
+	return fmt.Sprintf("tap,fd=%d", f.lend(n.File))
 }
 
 func (Tap) whole() bool { return true }

@@ -1,0 +1,314 @@
+package daemon
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"nicd/bus/qemu"
+	"nicd/config"
+	"nicd/framework/engine"
+	"nicd/internal/testns"
+	"nicd/port/netstack"
+)
+
+func needQEMU(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath(qemu.DefaultProgram); err != nil {
+		testns.Unavailable(t, err.Error())
+	}
+}
+
+// qemuText is an interface on one of QEMU's models.
+func qemuText(name, driver, model, extra, netdev, port string) string {
+	return fmt.Sprintf(`
+interface %q {
+  driver = %q
+  %s
+  device "qemu" {
+    model = %q
+    %s
+  }
+  %s
+}
+`, name, driver, extra, model, netdev, port)
+}
+
+// healthy sees to it that nothing failed and all counters add up, once traffic has
+// ended.
+func healthy(t *testing.T, d *Daemon) {
+	t.Helper()
+	for _, i := range d.interfaces {
+		if !i.is(running) {
+			t.Errorf("%s: %s", i.config.Name, i.failure())
+		}
+		if v := i.violation(); v != "" {
+			t.Errorf("%s: %s", i.config.Name, v)
+		}
+	}
+}
+
+const downloadSize = 20 << 20
+
+// TestQEMUDownload: a netstack port behind each of QEMU's models, driven by a
+// plugin, fetches a file from a server on the loopback of this machine, through
+// QEMU's own network.
+func TestQEMUDownload(t *testing.T) {
+	needQEMU(t)
+	seed := rand.Uint64()
+	t.Logf("seed %#x", seed)
+	file := make([]byte, downloadSize)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(file)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write(file) }))
+	t.Cleanup(server.Close)
+	port := server.Listener.Addr().(*net.TCPAddr).Port
+	for _, c := range []struct{ name, driver, model, extra string }{
+		{"vmxnet3", "vmxnet3", "vmxnet3", ""},
+		{"82574L", "e1000", "82574L", ""},
+		{"82574L by INTx", "e1000", "82574L", `interrupts = "intx"`},
+		{"82574L by MSI", "e1000", "82574L", `interrupts = "msi"`},
+		{"82540EM", "e1000", "82540EM", ""},
+		{"82545EM", "e1000", "82545EM", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			d, _ := startPlugins(t, qemuText("nic", c.driver, c.model, c.extra, `netdev = "user"`, `port "netstack" {
+    address = "10.0.2.15/24"
+    gateway = "10.0.2.2"
+  }`))
+			stack := d.interfaces[0].port.(*netstack.Port)
+			client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, at string) (net.Conn, error) {
+				return stack.Dial(ctx, netip.MustParseAddrPort(at))
+			}}}
+			defer client.CloseIdleConnections()
+			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			defer cancel()
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://10.0.2.2:%d/file", port), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			reply, err := client.Do(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reply.Body.Close()
+			sum := sha256.New()
+			n, err := io.Copy(sum, reply.Body)
+			if err != nil || n != downloadSize {
+				t.Fatalf("%d bytes, %v", n, err)
+			}
+			if [32]byte(sum.Sum(nil)) != sha256.Sum256(file) {
+				t.Error("another file arrived")
+			}
+			healthy(t, d)
+		})
+	}
+}
+
+// TestQEMUTAP: the Linux kernel's TCP through a port of nicd and each of QEMU's
+// models, driven by a plugin, to the kernel's TCP behind QEMU's TAP device. TSO
+// frames and checksums pass QEMU as they are.
+func TestQEMUTAP(t *testing.T) {
+	needQEMU(t)
+	testns.NeedTAP(t)
+	for _, c := range []struct {
+		name, driver, model, extra string
+	}{
+		{"vmxnet3", "vmxnet3", "vmxnet3", ""},
+		{"vmxnet3 lro off", "vmxnet3", "vmxnet3", "features { lro = false }"},
+		{"vmxnet3 by INTx", "vmxnet3", "vmxnet3", `interrupts = "intx"`},
+		{"vmxnet3 jumbo", "vmxnet3", "vmxnet3", "mtu = 9000\n  rx_queues = 2\n  tx_queues = 2"},
+		{"82574L", "e1000", "82574L", "rx_queues = 2\n  tx_queues = 2"},
+		{"82540EM", "e1000", "82540EM", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			left, right := testns.LinkName(), testns.LinkName()
+			d, _ := startPlugins(t, qemuText("nic", c.driver, c.model, c.extra, "netdev = \"tap\"\n    tap = \""+right+"\"", tapText(left)))
+			a, b := namespaces(t, left, right)
+			send(t, a, b, "10.77.0.2:0", 8<<20)
+			send(t, b, a, "10.77.0.1:0", 8<<20)
+			send(t, b, a, "[fd77::1]:0", 1<<20)
+			healthy(t, d)
+		})
+	}
+}
+
+// TestQEMURevision1LRO: what the kernel gives QEMU uncut arrives as packets that
+// the device merged and does not know the segment size of.
+func TestQEMURevision1LRO(t *testing.T) {
+	needQEMU(t)
+	testns.NeedTAP(t)
+	tap := testns.LinkName()
+	d, _ := startPlugins(t, qemuText("nic", "vmxnet3", "vmxnet3", "", "netdev = \"tap\"\n    tap = \""+tap+"\"",
+		`port "netstack" { address = "10.77.0.1/24" }`))
+	b := testns.New(t)
+	b.Take(t, tap)
+	b.Up(t, tap, "10.77.0.2/24")
+	listener, err := d.interfaces[0].port.(*netstack.Port).Listen(netip.MustParseAddrPort("10.77.0.1:80"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	received := make(chan [32]byte, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		h := sha256.New()
+		_, _ = io.Copy(h, c)
+		received <- [32]byte(h.Sum(nil))
+	}()
+	c, err := b.Dial(&net.TCPAddr{IP: net.IPv4(10, 77, 0, 1), Port: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	data := make([]byte, 16<<20)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
+	if _, err := c.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	c.CloseWrite()
+	select {
+	case sum := <-received:
+		if sum != sha256.Sum256(data) {
+			t.Error("what arrived is not what was sent")
+		}
+	case <-time.After(60 * time.Second):
+		t.Fatal("the stream stalled")
+	}
+	if n := rxCount(t, d, "nic", engine.RxHardwareCoalesced); n == 0 {
+		t.Error("the device merged nothing")
+	}
+	if n := rxCount(t, d, "nic", engine.RxSoftwareCoalesced); n != 0 {
+		t.Errorf("%d packets were merged twice", n)
+	}
+	healthy(t, d)
+}
+
+// TestQEMUWire: one of QEMU's models and one of ours on a wire, with TCP both
+// ways, while the link goes down and up again.
+func TestQEMUWire(t *testing.T) {
+	needQEMU(t)
+	for _, c := range []struct{ driver, model string }{{"vmxnet3", "vmxnet3"}, {"e1000", "82574L"}, {"e1000", "82540EM"}, {"e1000", "82544GC"}} {
+		t.Run(c.model, func(t *testing.T) {
+			t.Parallel()
+			text := strings.Replace(pairText(1, c.driver), "device \"sim\" {\n    model = \"vmxnet3\"\n    wire = \"w1\"", "device \"qemu\" {\n    model = \""+c.model+"\"\n    netdev = \"wire\"\n    wire = \"w1\"", 1)
+			if !strings.Contains(text, "qemu") {
+				t.Fatal(text)
+			}
+			d, _ := startPlugins(t, text)
+			more := func(bytes uint64) {
+				t.Helper()
+				for _, stream := range []string{"ab1", "ba1"} {
+					was := d.streamed(stream)
+					until(t, stream, 30*time.Second, func() bool { return d.streamed(stream) > was+bytes })
+				}
+			}
+			more(1 << 20)
+			up := func(want bool) {
+				t.Helper()
+				d.wires["w1"].SetLink(want)
+				until(t, "link", 20*time.Second, func() bool {
+					return d.interfaces[0].currentLink().Up == want && d.interfaces[1].currentLink().Up == want
+				})
+			}
+			up(false)
+			up(true)
+			more(1 << 20)
+			for _, i := range d.interfaces {
+				if v := i.violation(); v != "" || !i.is(running) {
+					t.Errorf("%s: %s %s", i.config.Name, v, i.failure())
+				}
+			}
+		})
+	}
+}
+
+// TestQEMUEnds: an interface whose QEMU is killed says so, and nicd goes on.
+func TestQEMUEnds(t *testing.T) {
+	needQEMU(t)
+	d, book := startPlugins(t, qemuText("nic", "e1000", "82574L", "", "", `port "sink" {}`)+pairText(1, "vmxnet3"))
+	i := d.interfaces[0]
+	for _, pid := range qemus(t) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "failure", 20*time.Second, func() bool { return i.is(failed) })
+	if r := i.failure(); !strings.Contains(r, "qemu:nic: device is gone: QEMU ended: signal: killed") {
+		t.Errorf("reason is %q", r)
+	}
+	if !strings.Contains(book.String(), "QEMU ended") {
+		t.Error("nothing in the log")
+	}
+	was := d.streamed("ab1")
+	until(t, "the other interfaces", 20*time.Second, func() bool { return d.streamed("ab1") > was+1<<20 })
+}
+
+// qemus are the QEMUs that this process has started.
+func qemus(t *testing.T) (pids []int) {
+	t.Helper()
+	lists, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, list := range lists {
+		text, _ := os.ReadFile(list) // a thread may have ended
+		for _, child := range strings.Fields(string(text)) {
+			name, _ := os.ReadFile("/proc/" + child + "/comm")
+			if pid, err := strconv.Atoi(child); err == nil && strings.HasPrefix(string(name), "qemu-system") {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// TestQEMURefused: what can't be says so in a line that names the place.
+func TestQEMURefused(t *testing.T) {
+	needQEMU(t)
+	for _, c := range []struct{ driver, device, want string }{
+		{"e1000", `model = "vmxnet3"`, "15ad:07b0"},
+		{"vmxnet3", "model = \"vmxnet3\"\n program = \"/nonexistent/qemu\"", "test.hcl:6: device of interface nic: qemu:nic: QEMU is not installed"},
+		{"vmxnet3", "model = \"vmxnet3\"\n program = \"false\"", "QEMU ended: exit status 1"},
+	} {
+		text := fmt.Sprintf(`
+interface "nic" {
+  driver = %q
+  port "sink" {}
+
+  device "qemu" {
+    %s
+  }
+}
+`, c.driver, c.device)
+		parsed, err := config.Parse("test.hcl", []byte(text), Vocabulary([]string{"vmxnet3", "e1000"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Start(t.Context(), Options{Config: parsed, Bundled: testDrivers, Socket: filepath.Join(t.TempDir(), "s"), Log: zerolog.Nop()})
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v, want %s", c.device, err, c.want)
+		}
+	}
+}
