@@ -344,6 +344,41 @@ func TestBackpressure(t *testing.T) {
 	h.Release(0, bufs[:1])
 }
 
+// Who got too few buffers is told when there are some again, also if it was not
+// the engine that gave them back.
+func TestBuffersComeBackFromThePort(t *testing.T) {
+	h := newHost(t, small, func(v *Violation) { t.Error(v) })
+	ready := make(chan int, 100)
+	if err := h.Start(&port{ready: func(q int) { ready <- q }}); err != nil {
+		t.Fatal(err)
+	}
+	bufs := make([]framework.Buffer, small.TxBuffers)
+	for range 200 {
+		if n := h.Alloc(1, bufs); n != small.TxBuffers {
+			t.Fatal(n)
+		}
+		var releasing sync.WaitGroup
+		releasing.Go(func() { h.Release(0, bufs[:1]) })
+		var one [1]framework.Buffer
+		if h.Alloc(1, one[:]) == 0 {
+			select {
+			case q := <-ready:
+				if q != 1 {
+					t.Fatal(q)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatal("a buffer is free and nobody was told")
+			}
+			if n := h.Alloc(1, one[:]); n != 1 {
+				t.Fatal(n)
+			}
+		}
+		releasing.Wait()
+		h.Release(1, one[:])
+		h.Release(1, bufs[1:])
+	}
+}
+
 // While the link is stopped senders are refused, and told when it goes on.
 func TestSendWhileStopped(t *testing.T) {
 	h := newHost(t, small, func(v *Violation) { t.Error(v) })

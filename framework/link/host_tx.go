@@ -256,6 +256,9 @@ func (q *hostQueue) settleTx(bufs []framework.Buffer, from owner) int {
 		n++
 	}
 	q.freeMu.Unlock()
+	if n > 0 && q.wantBuffers.Load() {
+		q.self.Load().Signal() // the receiver tells who waits
+	}
 	return n
 }
 
@@ -281,7 +284,7 @@ func (q *hostQueue) reclaim() *Violation {
 func (q *hostQueue) want(what *atomic.Bool) {
 	what.Store(true)
 	room, back := q.tx.armRoom(), q.txReturn.arm()
-	if room || back {
+	if room || back || what == &q.wantBuffers && q.hasFree() {
 		q.self.Load().Signal()
 	}
 }
