@@ -167,7 +167,7 @@ func (e *Engine) quick(in []Packet, i int) int {
 		}
 		step := id - x.id
 		mode := IDFixed - IDMode(step)
-		if differs != 0 || x.out < 0 || step > 1 || payload > uint32(x.size) {
+		if differs != 0 || step > 1 || payload > uint32(x.size) {
 			return i
 		}
 		a := &e.out[x.out]
