@@ -137,3 +137,19 @@ func (s *stream) state() (state, reason string) {
 		return "connecting", ""
 	}
 }
+
+// Progress is how far a stream is.
+type Progress struct {
+	Name  string
+	Bytes uint64 // received, since the start
+}
+
+// Progress is how far each stream is, in the config's order. Any goroutine may
+// ask, as often as it likes.
+func (d *Daemon) Progress() []Progress {
+	var list []Progress
+	for _, s := range d.streams {
+		list = append(list, Progress{s.name, s.received.Load()})
+	}
+	return list
+}

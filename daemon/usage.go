@@ -59,3 +59,16 @@ func residentBytes(pid int, withShared bool) uint64 {
 	}
 	return resident * uint64(os.Getpagesize())
 }
+
+// privateBytes is how much memory a process has to itself: heap and stacks, without
+// files and the arenas, whose size is fixed.
+func privateBytes(pid int) uint64 {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := bytes.Cut(b, []byte("RssAnon:"))
+	line, _, _ := bytes.Cut(rest, []byte("kB"))
+	kilobytes, _ := strconv.ParseUint(string(bytes.TrimSpace(line)), 10, 64)
+	return kilobytes << 10
+}
