@@ -14,6 +14,7 @@ import (
 
 	"nicd/bus"
 	"nicd/bus/qemu"
+	"nicd/bus/vfiouser"
 	"nicd/drivers/e1000"
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
@@ -41,7 +42,10 @@ type nic struct {
 	cuts bool
 	// spreads: RSS.
 	spreads bool
-	// counters of good frames of this size, and of frames lost.
+	// served: its driver is on the other side of a vfio-user connection, as a
+	// plugin's is.
+	served bool
+	// counters of good frames.
 	rxFrames, txFrames string
 }
 
@@ -76,6 +80,48 @@ func each(t *testing.T, nics []nic, test func(*testing.T, nic)) {
 	}
 }
 
+// eachWay is each, for drivers in this process and for drivers behind vfio-user.
+func eachWay(t *testing.T, nics []nic, test func(*testing.T, nic)) {
+	needQEMU(t)
+	for _, served := range []bool{false, true} {
+		for _, n := range nics {
+			name := n.model
+			if n.served = served; served {
+				name += "/vfio-user"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				test(t, n)
+			})
+		}
+	}
+}
+
+// serve puts vfio-user between a station's device and its driver.
+func serve(ctx context.Context, t *testing.T, s *rig.Station) {
+	t.Helper()
+	server, client, err := vfiouser.Pair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	device := s.Bus
+	ended := make(chan error, 1)
+	go func() {
+		ended <- vfiouser.ServeConn(context.Background(), server, device, vfiouser.ServeOptions{RequireSealed: true})
+	}()
+	if s.Bus, err = vfiouser.Open(ctx, client, vfiouser.DialOptions{Name: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	rest := s.Close
+	s.Close = func() {
+		if err := <-ended; err != nil {
+			t.Errorf("server: %v", err)
+		}
+		device.Close()
+		rest()
+	}
+}
+
 // start runs the NIC's driver on its model.
 func (c nic) start(t *testing.T, opt rig.Options) *rig.Net {
 	t.Helper()
@@ -85,12 +131,15 @@ func (c nic) start(t *testing.T, opt rig.Options) *rig.Net {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if c.served {
+		serve(ctx, t, s)
+	}
 	opt.Memory, opt.Deadline = rig.SharedMemory, patience
 	return rig.On(t, c.driver(), s, opt)
 }
 
 func TestDriverRoundTrip(t *testing.T) {
-	each(t, nics, func(t *testing.T, c nic) {
+	eachWay(t, nics, func(t *testing.T, c nic) {
 		n := c.start(t, rig.Options{})
 		if n.Info.MAC != rig.MAC {
 			t.Errorf("permanent address is %v", n.Info.MAC)
@@ -105,7 +154,7 @@ func TestDriverRoundTrip(t *testing.T) {
 // TestDriverWrap goes around the rings many times, both ways at once, with frames
 // of all sizes in fragments of all sizes.
 func TestDriverWrap(t *testing.T) {
-	each(t, nics, func(t *testing.T, c nic) {
+	eachWay(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -449,7 +498,7 @@ func TestDriverFilters(t *testing.T) {
 // TestDriverInterrupts: for each kind, a packet interrupts, a masked vector does
 // not, and what came meanwhile interrupts once it is unmasked.
 func TestDriverInterrupts(t *testing.T) {
-	each(t, nics, func(t *testing.T, c nic) {
+	eachWay(t, nics, func(t *testing.T, c nic) {
 		for _, k := range c.start(t, rig.Options{Stopped: true}).Info.Interrupts {
 			t.Run(k.Kind.String(), func(t *testing.T) { testInterrupts(c.start(t, rig.Options{Kind: &k.Kind, Config: oneQueue})) })
 		}
@@ -480,7 +529,7 @@ func testInterrupts(n *rig.Net) {
 }
 
 func TestDriverLinkFlap(t *testing.T) {
-	each(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
+	eachWay(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
 		n := c.start(t, rig.Options{})
 		n.Admin()
 		for _, up := range []bool{false, true, false, true} {
@@ -531,11 +580,11 @@ func TestDriverQueues(t *testing.T) {
 
 // TestDriverRestart starts and stops with packets under way.
 func TestDriverRestart(t *testing.T) {
-	each(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
+	eachWay(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
 		n := c.start(t, rig.Options{})
 		frame := rig.Frame{To: rig.Peer, From: rig.MAC, Payload: 100}.Build()
 		for i := range 60 {
-			stop := serve(n)
+			stop := interrupted(n)
 			for range 5 {
 				n.Put(0, frame, 60, framework.Packet{Flags: framework.Completion})
 			}
@@ -558,8 +607,8 @@ func TestDriverRestart(t *testing.T) {
 	})
 }
 
-// serve handles interrupts of all vectors until stop is called.
-func serve(n *rig.Net) (stop func()) {
+// interrupted handles interrupts of all vectors until stop is called.
+func interrupted(n *rig.Net) (stop func()) {
 	ctx, cancel := context.WithCancel(n.Context)
 	var all sync.WaitGroup
 	for v := range n.Config.Interrupts.Vectors {
@@ -582,7 +631,7 @@ func serve(n *rig.Net) (stop func()) {
 
 // TestDriverResetByBus: the bus's reset as the driver's means to stop the device.
 func TestDriverResetByBus(t *testing.T) {
-	each(t, []nic{pro, pro74}, func(t *testing.T, c nic) {
+	eachWay(t, []nic{pro, pro74}, func(t *testing.T, c nic) {
 		n := c.start(t, rig.Options{Quirks: map[string]string{framework.ResetMethodQuirk.Info().Name: "bus"}})
 		for range 3 {
 			n.RoundTrip()
@@ -598,7 +647,7 @@ func TestDriverResetByBus(t *testing.T) {
 // rig sees to it that no buffer is lost; what a device leaves behind in this
 // process is TestNoLeak's.
 func TestDriverAttach(t *testing.T) {
-	each(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
+	eachWay(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
 		n := c.start(t, rig.Options{Stopped: true})
 		for i := range 200 {
 			if i%10 == 0 {
@@ -620,7 +669,7 @@ func TestDriverAttach(t *testing.T) {
 
 // TestDriverUnplugged takes QEMU away.
 func TestDriverUnplugged(t *testing.T) {
-	each(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
+	eachWay(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
 		kind := bus.INTx
 		n := c.start(t, rig.Options{Kind: &kind})
 		n.RoundTrip()
