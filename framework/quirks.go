@@ -139,6 +139,14 @@ var ChecksumTrustQuirk = NewChoiceQuirk(QuirkInfo{
 	Live:      true,
 }, TrustGood)
 
+// VLANOneSwitchQuirk: whether tags can be inserted without being stripped.
+var VLANOneSwitchQuirk = NewBoolQuirk(QuirkInfo{
+	Name:      "vlan-one-switch",
+	Doc:       "The device inserts VLAN tags only while it strips received ones; with vlan-strip off the engine inserts.",
+	Reference: "8254x manual 13.4.1, CTRL.VME; 82574 datasheet 10.2.2.1",
+	Live:      true,
+}, false)
+
 // ResetMethod says how a device is reset.
 type ResetMethod uint8
 
@@ -163,3 +171,23 @@ var TxSentinelQuirk = NewBoolQuirk(QuirkInfo{
 	Doc:       "The last bytes of a TSO packet, and of the one after it, get a descriptor of their own, or the device reports them finished too early.",
 	Reference: "Linux e1000_tx_map and FreeBSD em(4) TSO_WORKAROUND, premature write-back",
 }, false)
+
+// The quirks below make the framework do what broke others. They exist to show, in
+// the matrix, that it would be seen; no driver declares them.
+
+// ForgetCoalescedQuirk: what iflib did to vmxnet3.
+var ForgetCoalescedQuirk = NewBoolQuirk(QuirkInfo{
+	Name:      "unsafe-forget-coalesced",
+	Doc:       "What the device says of packets that it has merged, their checksum verdict included, is thrown away, and the software LRO engine gets them whoever owns LRO.",
+	Reference: "freebsd-net 2020-02, terrible vmxnet3 rx performance with lro (post iflib)",
+	Unsafe:    true,
+}, false)
+
+// RxRefillCapQuirk: what a driver does that refills too little.
+var RxRefillCapQuirk = NewIntQuirk(QuirkInfo{
+	Name:      "unsafe-rx-refill-cap",
+	Doc:       "Most buffers that a receive queue's device has at a time; with fewer than the longest packet needs, such packets are lost. 0 is as many as fit.",
+	Reference: "FreeBSD D23949: refills of budget + 8 buffers, receive rings that ran dry in the middle of merged packets",
+	Min:       0, Max: 1 << 16,
+	Unsafe: true,
+}, 0)

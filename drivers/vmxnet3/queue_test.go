@@ -63,7 +63,9 @@ const (
 	testBuffer = 2048
 )
 
-func newBench(t testing.TB, features framework.Features) *bench {
+// newBench sets quirks, given as name and value in turn, besides those that the
+// driver declares.
+func newBench(t testing.TB, features framework.Features, set ...string) *bench {
 	t.Helper()
 	const buffers = 256
 	b := &bench{
@@ -75,8 +77,10 @@ func newBench(t testing.TB, features framework.Features) *bench {
 	}
 	mem, _ := b.dma.Alloc(buffers*(testBuffer+64), 4096)
 	d := &device{regs: registers{pt: b.bells, vd: b.bells}, dma: b.dma, quirks: framework.NewQuirkSet(), revision: 2}
-	if err := d.quirks.Set("rx-bell", "on-request"); err != nil {
-		t.Fatal(err)
+	for set := append([]string{"rx-bell", "on-request", "skips-rx-slots", "true"}, set...); len(set) > 0; set = set[2:] {
+		if err := d.quirks.Set(set[0], set[1]); err != nil {
+			t.Fatal(err)
+		}
 	}
 	b.run = &run{cfg: framework.Config{
 		Settings: framework.Settings{MTU: testMTU, Features: features},
@@ -254,6 +258,23 @@ func TestMetadataIsOnTheLast(t *testing.T) {
 	}
 }
 
+// TestMetadataOnTheFirst is the quirk's other value, which no known device has: the
+// verdict of a merged packet is then lost, as it was with FreeBSD (D23949).
+func TestMetadataOnTheFirst(t *testing.T) {
+	b := newBench(t, framework.RxChecksum|framework.VLANStrip, "metadata-on", "first")
+	b.post()
+	b.fill(0, rxComp{where: rcSOP | 1<<rcHashShift, hash: 1, data: 2048 | rcTagged | 5<<16, flags: tcp4OK})
+	b.fill(1, rxComp{where: rcEOP | noSum | 2<<rcHashShift, hash: 99, data: 10 | rcTagged | 7<<16})
+	if p := b.one(); p.Len != 2058 || p.Hash != 1 || p.VLAN != 5 || p.Flags&framework.ChecksumVerified == 0 {
+		t.Errorf("packet %+v", p)
+	}
+	b.fill(0, rxComp{where: rcSOP | noSum, data: 2048})
+	b.fill(1, rxComp{where: rcEOP, data: 10, flags: tcp4OK})
+	if p := b.one(); p.Flags&framework.ChecksumVerified != 0 {
+		t.Errorf("the last completion's verdict counts: %+v", p)
+	}
+}
+
 // headers writes TCP over IPv4 headers into the buffer of the next descriptor.
 func (b *bench) headers() {
 	buf := b.buffersOf(0, b.next[0], 1)[0]
@@ -369,6 +390,21 @@ func TestSkippedSlotsArePostedAgain(t *testing.T) {
 	}
 	if n := b.rx.rings[0].ring.Outstanding(); n != testRing-2 {
 		t.Errorf("%d outstanding", n)
+	}
+}
+
+// TestSkippingIsDeclared: a device that is said to use all descriptors and passes
+// one over has lost count.
+func TestSkippingIsDeclared(t *testing.T) {
+	b := newBench(t, 0, "skips-rx-slots", "false")
+	b.post()
+	b.fill(0, rxComp{where: whole, data: 60})
+	b.one()
+	b.skip(0)
+	b.fill(0, rxComp{where: whole, data: 60})
+	b.batch.Reset()
+	if v := b.rx.Poll(b.batch); v != framework.QueueFault || len(b.batch.Packets) != 0 {
+		t.Errorf("verdict %d, %d packets", v, len(b.batch.Packets))
 	}
 }
 

@@ -85,6 +85,7 @@ func (c *rxComp) merged() bool {
 type rxRing struct {
 	ring    *ring.Command[rxDesc]
 	slots   *ring.Slots[framework.Buffer]
+	skips   bool   // the device may pass over descriptors
 	flags   uint32 // of every descriptor: buffer length and kind
 	buffers *framework.Buffers
 }
@@ -97,10 +98,11 @@ func (r *rxRing) give(b framework.Buffer) {
 }
 
 // take takes the buffer of descriptor i. What lies before it was skipped by the
-// device, as it may, and is posted again.
+// device and is posted again, if that is what the device may do (skips-rx-slots);
+// if not, it has lost count.
 func (r *rxRing) take(i uint32) (b framework.Buffer, ok bool) {
 	n := r.ring.Through(i)
-	if n == 0 {
+	if n == 0 || n > 1 && !r.skips {
 		return framework.NoBuffer, false
 	}
 	for range n - 1 {
@@ -129,7 +131,9 @@ type rxQueue struct {
 	longest       uint32       // longest frame that can't have been merged
 	broken        bool
 	packet        framework.Assembly
-	merge         merge // of packet
+	merge         merge  // of packet
+	headSpeaks    bool   // metadata-on = first
+	head          rxComp // packet's first completion, if that speaks for it
 }
 
 // Post fills ring 1 before ring 2: no packet starts without a buffer there.
@@ -186,7 +190,7 @@ func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
 		}
 		recycled = recycled || !kept
 		if c.eop() {
-			q.finish(&c)
+			q.finish(q.speaker(&c))
 			q.packet.Deliver(dst)
 		}
 	}
@@ -217,6 +221,9 @@ func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
 	if !p.Open() {
 		p.Begin()
 		q.merge = mergeOf(c)
+		if q.headSpeaks {
+			q.head = *c
+		}
 		if !c.sop() && c.length() > 0 {
 			p.Fail(framework.DropDevice) // the rest of something that was lost
 		}

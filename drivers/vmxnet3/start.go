@@ -204,6 +204,7 @@ func (d *device) newRxQueue(r *run, index int) (*rxQueue, error) {
 		features:   &r.features,
 		merges:     &r.merges,
 		longest:    uint32(r.cfg.MTU) + longestHeaders,
+		headSpeaks: framework.MetadataOnQuirk.Get(d.quirks) == framework.FirstCompletion,
 	}
 	for i := range q.rings {
 		mem, err := d.dma.Alloc(n*descSize, ringAlign)
@@ -216,6 +217,8 @@ func (d *device) newRxQueue(r *run, index int) (*rxQueue, error) {
 		desc.put64(qdRxRings+8*i, mem.Addr)
 		desc.put32(qdSize+4*i, uint32(n))
 	}
+	q.rings[0].skips = framework.SkipsRxSlotsQuirk.Get(d.quirks)
+	q.rings[1].skips = q.rings[0].skips
 	q.rings[1].flags |= rxBody
 	comp, err := d.dma.Alloc(2*n*descSize, ringAlign)
 	if err != nil {

@@ -3,7 +3,8 @@ package vmxnet3
 import "nicd/framework"
 
 // This file is about what a packet's completions say of it as a whole: the last
-// one of checksums, VLAN and hash (metadata-on), the first one of merging.
+// one, or the first one, of checksums, VLAN and hash (metadata-on), the first one
+// of merging.
 
 // merge is what a packet's first completion said of the segments that the device
 // merged into it.
@@ -19,7 +20,16 @@ func mergeOf(c *rxComp) merge {
 	return merge{said: true, segments: c.hash & rcSegments, mss: c.flags & rcLow}
 }
 
-// finish gives the packet what its last completion says of it.
+// speaker is the completion that says of a packet what metadata-on is about, given
+// its last one. All devices that are known use the last.
+func (q *rxQueue) speaker(last *rxComp) *rxComp {
+	if q.headSpeaks {
+		return &q.head
+	}
+	return last
+}
+
+// finish gives the packet what the completion that speaks for it says.
 func (q *rxQueue) finish(c *rxComp) {
 	p := &q.packet.Packet
 	if c.bad() {

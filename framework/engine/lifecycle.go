@@ -84,12 +84,19 @@ func (e *Engine) config(p *Plan) framework.Config {
 }
 
 // rxCapacity is how many buffers a receive queue's rings hold.
-func (e *Engine) rxCapacity() int { return max(e.info.RxRings, 1) * (e.plan.RxDescriptors - 1) }
+func (e *Engine) rxCapacity() int {
+	n := max(e.info.RxRings, 1) * (e.plan.RxDescriptors - 1)
+	if most := framework.RxRefillCapQuirk.Get(e.opts.Quirks); most > 0 {
+		n = min(n, most)
+	}
+	return n
+}
 
 // adopt gives the driver's queues to the pipelines and fills the receive rings.
 func (e *Engine) adopt(queues framework.Queues) {
 	for q, dev := range queues.Rx {
 		e.rx[q].setBudget(e.plan.budget())
+		e.rx[q].forget = framework.ForgetCoalescedQuirk.Get(e.opts.Quirks)
 		e.startRx(q, dev)
 	}
 	for q, dev := range queues.Tx {
@@ -118,8 +125,9 @@ func (e *Engine) setRules(p *Plan) {
 // setMergers gives each receive queue the software LRO that the plan's owner
 // wants: with nobody or the device alone as owner, none exists.
 func (e *Engine) setMergers(p *Plan) {
+	forget := framework.ForgetCoalescedQuirk.Get(e.opts.Quirks)
 	for _, q := range e.rx[:p.RxQueues] {
-		if p.LRO == framework.LROSoftware || p.LRO == framework.LROHybrid {
+		if p.LRO == framework.LROSoftware || p.LRO == framework.LROHybrid || forget {
 			q.wanted.Store(e.makeLRO(p.MTU, p.budget(), e.opts.Buffers))
 		} else {
 			q.wanted.Store(nil)

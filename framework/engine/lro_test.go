@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -242,4 +243,57 @@ func TestOwnerChangesUnderTraffic(t *testing.T) {
 	if r.rxCount(0, RxSoftwareCoalesced) == 0 {
 		t.Error("nothing was ever merged")
 	}
+}
+
+// TestForgetCoalesced: with the unsafe quirk what the device said of merged packets
+// is gone, and the software engine exists and gets them; without it, under
+// hardware-only, neither.
+func TestForgetCoalesced(t *testing.T) {
+	for _, forget := range []bool{false, true} {
+		r := newRig(t, 1, func(r *rig) { r.plan.LRO = framework.LROHardwareOnly })
+		if err := r.e.opts.Quirks.Set("unsafe-forget-coalesced", fmt.Sprint(forget)); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+		s := &stream{flow: 1}
+		for range 20 {
+			p := framework.Packet{Flags: framework.ChecksumVerified | framework.Coalesced, Segments: 2, SegmentSize: 730}
+			r.arrive(0, s.next(1460, 0x10), p, 0)
+		}
+		r.until("all accepted", func() bool { return r.rxCount(0, RxAccepted) == 20 })
+		for _, d := range r.deliveries(0) {
+			if has := d.packet.Flags&framework.Coalesced != 0; has == forget {
+				t.Errorf("forget %v: delivered with flags %b", forget, d.packet.Flags)
+			}
+		}
+		r.finish()
+		if n := r.rxCount(0, LROPackets); (n == 20) != forget || r.rxCount(0, RxHardwareCoalesced) != 20 {
+			t.Errorf("forget %v: the engine saw %d packets, the device had merged %d", forget, n, r.rxCount(0, RxHardwareCoalesced))
+		}
+	}
+}
+
+// TestRefillCap: the device never has more buffers than the unsafe quirk allows.
+func TestRefillCap(t *testing.T) {
+	r := newRig(t, 1, nil)
+	if err := r.e.opts.Quirks.Set("unsafe-rx-refill-cap", "3"); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	posted := func() int {
+		r.dev.mu.Lock()
+		defer r.dev.mu.Unlock()
+		return len(r.dev.rx[0].posted)
+	}
+	if n := posted(); n != 3 {
+		t.Errorf("%d buffers posted", n)
+	}
+	for i := range 50 {
+		r.arrive(0, numbered(i, 60), framework.Packet{}, 0)
+		if n := posted(); n > 3 {
+			t.Fatalf("%d buffers posted", n)
+		}
+	}
+	r.until("all delivered", func() bool { return len(r.deliveries(0)) == 50 })
+	r.finish()
 }

@@ -34,6 +34,7 @@ type rxQueue struct {
 	low      int // below that, received packets' buffers go back to the ring
 	short    bool
 	faulty   bool // stopped polling; the admin task resets the queue
+	forget   bool // unsafe-forget-coalesced
 
 	// wanted is the coalescer to use, or nil: no LRO engine exists. The control
 	// side stores it, the task takes it over between two batches, when nothing
@@ -174,6 +175,10 @@ func (q *rxQueue) countMarked(p *framework.Packet) uint64 {
 	n := uint64(max(p.Segments, 1))
 	q.count[RxHardwareCoalesced]++
 	q.count[RxHardwareSegments] += n
+	if q.forget {
+		p.Flags &^= framework.Coalesced | framework.ChecksumVerified
+		p.Segments, p.SegmentSize, p.HeaderLen = 0, 0, 0
+	}
 	return n - 1
 }
 
