@@ -9,12 +9,16 @@ import (
 	"os/exec"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"nicd/bus"
 )
 
 // DefaultProgram is the QEMU that is used if Options names no other.
 const DefaultProgram = "qemu-system-x86_64"
+
+// DefaultTimeout is the default of Options.Timeout.
+const DefaultTimeout = 20 * time.Second
 
 // ErrNoProgram: there is no QEMU on this machine, or not where it was said to be.
 var ErrNoProgram = errors.New("QEMU is not installed")
@@ -31,6 +35,9 @@ type Options struct {
 	Netdev Netdev
 	// Program is the QEMU to run, DefaultProgram if empty.
 	Program string
+	// Timeout is how long QEMU may take to answer, DefaultTimeout if zero. One that
+	// takes longer is ended.
+	Timeout time.Duration
 	// Report, if set, is told why QEMU has ended, if it was not by Close. It is
 	// called once, on a goroutine of its own, and must not call Close.
 	Report func(error)
@@ -90,6 +97,9 @@ func start(ctx context.Context, o Options) (*Device, error) {
 	}
 	if o.Program == "" {
 		o.Program = DefaultProgram
+	}
+	if o.Timeout == 0 {
+		o.Timeout = DefaultTimeout
 	}
 	program, err := exec.LookPath(o.Program)
 	if err != nil {
@@ -181,7 +191,7 @@ func (o *Options) nic(m *model, f *inheritance) []string {
 
 // listen takes what QEMU says until it ends.
 func (d *Device) listen(qtestConn, qmpConn *net.UnixConn) {
-	d.qtest = newQtest(qtestConn, d.irq.line, func() {
+	d.qtest = newQtest(qtestConn, d.irq.line, d.opt.Timeout, func() {
 		d.hung.Store(true)
 		d.process.kill()
 	})
@@ -223,12 +233,10 @@ func (d *Device) watch() {
 		err = *r
 	}
 	if d.hung.Load() {
-		err = errHung
+		err = fmt.Errorf("no answer for %v", d.opt.Timeout)
 	}
 	d.opt.Report(fmt.Errorf("%s: %w: QEMU ended: %w", d.info.Address, bus.ErrGone, err))
 }
-
-var errHung = fmt.Errorf("no answer for %v", longestAnswer)
 
 // open waits for the machine and sets it up.
 func (d *Device) open(ctx context.Context) (err error) {

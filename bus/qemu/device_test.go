@@ -494,6 +494,76 @@ func TestDeath(t *testing.T) {
 	}
 }
 
+// TestHung: a QEMU that does not answer is ended.
+func TestHung(t *testing.T) {
+	needQEMU(t)
+	reported := make(chan error, 1)
+	d, err := Start(testContext(t), Options{Name: "nic", Model: "82574L", Timeout: time.Second, Report: func(err error) { reported <- err }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := unix.Kill(d.process.cmd.Process.Pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if v := regionOf(t, d, bus.BAR0).Read32(regSTATUS); v != bus.Gone {
+		t.Errorf("register reads %#x", v)
+	}
+	select {
+	case err := <-reported:
+		if !errors.Is(err, bus.ErrGone) || !strings.Contains(err.Error(), "no answer for 1s") {
+			t.Errorf("reported %v", err)
+		}
+	case <-testContext(t).Done():
+		t.Fatal("nothing reported")
+	}
+}
+
+// childKey in the environment makes TestOrphan the process that is killed.
+const childKey = "NICD_TEST_QEMU_CHILD"
+
+// TestOrphan: QEMU ends with the process that started it, however that ended.
+func TestOrphan(t *testing.T) {
+	needQEMU(t)
+	if os.Getenv(childKey) != "" {
+		d, err := Start(testContext(t), Options{Name: "nic", Model: "82574L"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("QEMU %d\n", d.process.cmd.Process.Pid)
+		<-testContext(t).Done()
+		t.Fatal("not killed")
+	}
+	child := exec.Command(os.Args[0], "-test.run=^TestOrphan$")
+	child.Env = append(os.Environ(), childKey+"=1")
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pid int
+	if _, err := fmt.Fscanf(out, "QEMU %d\n", &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	for deadline := time.Now().Add(patience); alive(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("QEMU still runs")
+		}
+	}
+}
+
+// alive tells whether a process runs; one that nobody has waited for does not.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && !bytes.Contains(stat, []byte(") Z "))
+}
+
 func TestStartErrors(t *testing.T) {
 	needQEMU(t)
 	ctx := testContext(t)

@@ -43,7 +43,7 @@ func (d *Device) MapDMA(m *bus.Memory, iova uint64) error {
 	if slot < 0 {
 		return fmt.Errorf("%s: more than %d mappings: %w", d.info.Address, maxMaps, bus.ErrUnsupported)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), longestAnswer)
+	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Timeout)
 	defer cancel()
 	if err := d.plug(ctx, m, iova, slot); err != nil {
 		return fmt.Errorf("%s: map at %#x: %w", d.info.Address, iova, err)
@@ -103,7 +103,7 @@ func (d *Device) UnmapDMA(m *bus.Memory) error {
 	if slot < 0 {
 		return fmt.Errorf("%s: memory that is not mapped", d.info.Address)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), longestAnswer)
+	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Timeout)
 	defer cancel()
 	if err := d.unplug(ctx, slot); err != nil {
 		return fmt.Errorf("%s: unmap: %w", d.info.Address, err)

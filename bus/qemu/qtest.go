@@ -25,6 +25,7 @@ type qtest struct {
 	reading  sync.Mutex // one read at a time; guards patience
 	answer   chan uint64
 	patience *time.Timer
+	timeout  time.Duration
 	// hangs is told that no answer came for a long time, and ends QEMU.
 	hangs func()
 
@@ -39,12 +40,9 @@ type qtest struct {
 // width is the letter of an access of so many bytes.
 func width(size int) byte { return [...]byte{1: 'b', 2: 'w', 4: 'l'}[size] }
 
-// longestAnswer is how long QEMU may take to answer before it counts as hung.
-const longestAnswer = 20 * time.Second
-
-func newQtest(conn *net.UnixConn, irq func(int, bool), hangs func()) *qtest {
-	q := &qtest{conn: conn, irq: irq, hangs: hangs, answer: make(chan uint64, 1), dead: make(chan struct{})}
-	q.patience = time.AfterFunc(longestAnswer, hangs)
+func newQtest(conn *net.UnixConn, irq func(int, bool), timeout time.Duration, hangs func()) *qtest {
+	q := &qtest{conn: conn, irq: irq, timeout: timeout, hangs: hangs, answer: make(chan uint64, 1), dead: make(chan struct{})}
+	q.patience = time.AfterFunc(timeout, hangs)
 	q.patience.Stop()
 	return q
 }
@@ -76,7 +74,7 @@ func (q *qtest) get(command string, addr uint64, size int) uint32 {
 	q.wanted = q.sent + 1
 	q.send()
 	q.mu.Unlock()
-	q.patience.Reset(longestAnswer)
+	q.patience.Reset(q.timeout)
 	defer q.patience.Stop()
 	select {
 	case v := <-q.answer:
