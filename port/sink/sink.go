@@ -88,7 +88,8 @@ func (p *Port) Run(ctx context.Context, queue int, next Frame) (sent uint64, err
 	var held []framework.Buffer
 	buffers := make([]framework.Buffer, 32)
 	for ctx.Err() == nil {
-		held = append(held, buffers[:p.iface.Alloc(queue, buffers[len(held):])]...)
+		got := p.iface.Alloc(queue, buffers[:len(buffers)-len(held)])
+		held = append(held, buffers[:got]...)
 		batch.Reset()
 		for i, b := range held {
 			f := framework.Fragment{Buffer: b, Offset: framework.RxOffset, Len: memory.Size}
