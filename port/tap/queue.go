@@ -78,12 +78,16 @@ func (q *queue) read() {
 func (q *queue) deliver(from int, b *framework.Batch) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.writer.batch = b
-	if err := q.conn.Write(q.writer.writeAll); err != nil {
+	w := &q.writer
+	w.batch, w.from, w.next = b, from, 0
+	if err := q.conn.Write(w.writeAll); err != nil {
 		q.port.counters.gone.Add(uint64(len(b.Packets)))
+		for ; w.next < len(b.Packets); w.next++ {
+			w.release(b.Fragments(w.next))
+		}
 	}
-	q.writer.batch = nil
-	q.writer.release(from, b)
+	w.giveBack()
+	w.batch = nil
 }
 
 // Sizes of the reader's batch. It is sent when it is full or the kernel has no
@@ -239,10 +243,12 @@ type writer struct {
 	queue    *queue
 	memory   *framework.Buffers
 	batch    *framework.Batch
+	from     int // the queue that it came from
+	next     int // packet to write
 	header   vnetHeader
 	tag      [tagLen]byte
 	vectors  vectors
-	back     []framework.Buffer
+	back     []framework.Buffer    // to be given back
 	writeAll func(fd uintptr) bool // write, made once
 }
 
@@ -256,7 +262,7 @@ const (
 
 func (w *writer) open(q *queue) {
 	w.queue, w.memory = q, q.iface.Buffers()
-	w.back = make([]framework.Buffer, 0, 256)
+	w.back = make([]framework.Buffer, 0, backAtOnce+framework.MaxFragments)
 	w.vectors.set(0, w.header[:])
 	w.writeAll = w.write
 }
@@ -266,8 +272,9 @@ func (w *writer) open(q *queue) {
 func (w *writer) write(fd uintptr) bool {
 	c, mtu := &w.queue.port.counters, int(w.queue.port.mtu.Load())
 	packets, bytes := uint64(0), uint64(0)
-	for i := range w.batch.Packets {
-		n := w.describe(&w.batch.Packets[i], w.batch.Fragments(i), mtu)
+	for ; w.next < len(w.batch.Packets); w.next++ {
+		frags := w.batch.Fragments(w.next)
+		n := w.describe(&w.batch.Packets[w.next], frags, mtu)
 		switch done, errno := w.vectors.write(fd, n); errno {
 		case 0:
 			packets++
@@ -280,6 +287,7 @@ func (w *writer) write(fd uintptr) bool {
 		default:
 			c.refused.Add(1)
 		}
+		w.release(frags)
 	}
 	c.upPackets.Add(packets)
 	c.upBytes.Add(bytes)
@@ -321,15 +329,21 @@ func (w *writer) describe(p *framework.Packet, frags []framework.Fragment, mtu i
 	return n
 }
 
-// release gives a batch's buffers back.
-func (w *writer) release(queue int, b *framework.Batch) {
-	for i := range b.Frags {
-		w.back = append(w.back, b.Frags[i].Buffer)
-		if len(w.back) == cap(w.back) {
-			w.queue.iface.Release(queue, w.back)
-			w.back = w.back[:0]
-		}
+// backAtOnce is how many buffers are given back at once: not after the whole
+// batch, which may hold a good part of a queue's buffers.
+const backAtOnce = 64
+
+// release gives a packet's buffers back, sooner or later.
+func (w *writer) release(frags []framework.Fragment) {
+	for i := range frags {
+		w.back = append(w.back, frags[i].Buffer)
 	}
-	w.queue.iface.Release(queue, w.back)
+	if len(w.back) >= backAtOnce {
+		w.giveBack()
+	}
+}
+
+func (w *writer) giveBack() {
+	w.queue.iface.Release(w.from, w.back)
 	w.back = w.back[:0]
 }
