@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"nicd/matrix"
+)
+
+// matrixFlags are the command's own.
+type matrixFlags struct {
+	time            time.Duration
+	rounds          int
+	rows            []string
+	list            bool
+	json, svg, html string
+}
+
+func matrixCommand() *cobra.Command {
+	var f matrixFlags
+	cmd := &cobra.Command{
+		Use:   "matrix",
+		Short: "Measure devices, LRO owners, MTUs, queues and interrupts against each other",
+		Long: `Measure ways to run a NIC against each other, one after another in one run:
+devices and revisions, who owns LRO and whether that was changed on the way, MTU,
+queues, kinds of interrupt, plugin or built in. Negative controls, which lose
+nearly all throughput, are among them; beside each is a row that shows that nicd
+refuses to run that way. docs/matrix.md explains the rows.
+
+The exit status is 0 only if every row came out as it has to.`,
+		Args: args(0, 0, "flags only"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context()) },
+	}
+	cmd.Flags().DurationVar(&f.time, "time", 2*time.Second, "how long each row is measured")
+	cmd.Flags().IntVar(&f.rounds, "rounds", 1, "how often all rows are run; the median counts")
+	cmd.Flags().StringSliceVar(&f.rows, "rows", nil, "only rows whose ID begins with one of these, and what they are compared with")
+	cmd.Flags().BoolVar(&f.list, "list", false, "list the rows and run none")
+	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to a file")
+	cmd.Flags().StringVar(&f.svg, "svg", "", "draw the results to an SVG file")
+	cmd.Flags().StringVar(&f.html, "html", "", "write a report with picture and table to an HTML file")
+	return cmd
+}
+
+func (f *matrixFlags) run(ctx context.Context) error {
+	if f.time <= 0 || f.rounds < 1 {
+		return &usageError{errors.New("--time takes a time above zero, such as 2s, and --rounds a number above zero")}
+	}
+	rows := matrix.Select(matrix.Rows(), f.rows)
+	if len(rows) == 0 {
+		return &usageError{fmt.Errorf("no row begins with %s (nicd matrix --list lists them)", strings.Join(f.rows, " or "))}
+	}
+	if f.list {
+		for _, r := range rows {
+			fmt.Printf("%-20s %s %s\n", r.ID, r.Group+":", r.Why)
+		}
+		return nil
+	}
+	report, err := matrix.Run(ctx, matrix.Options{
+		Bundled: bundled(), Rows: rows, Time: f.time, Rounds: f.rounds, Log: zerolog.Nop(),
+		Progress: func(r matrix.Result) { fmt.Fprintln(os.Stderr, r.Line()) },
+	})
+	if err != nil {
+		return err
+	}
+	report.Print(os.Stdout)
+	for _, out := range []struct {
+		path  string
+		write func(io.Writer) error
+	}{{f.json, report.JSON}, {f.svg, report.SVG}, {f.html, report.HTML}} {
+		if err := writeTo(out.path, out.write); err != nil {
+			return err
+		}
+	}
+	if !report.OK {
+		return errReported
+	}
+	return nil
+}
+
+// writeTo writes a file, unless it has no name.
+func writeTo(path string, write func(io.Writer) error) error {
+	if path == "" {
+		return nil
+	}
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(file), file.Close())
+}

@@ -1,0 +1,331 @@
+// Package matrix measures ways to run a NIC against each other: devices and their
+// revisions, who owns LRO, and whether it was changed on the way, MTU, queues,
+// interrupts, plugin or not. It is the table of freebsd-net, February 2020, as a
+// program, with what was asked for there: more of its rows, and each understood.
+//
+// What lives here is the rows, their configs, how one is measured, and the report.
+// Each row is a nicd of its own, in this process, over device models and the
+// netstack port. Figures are good for one thing: to be compared with those of the
+// same run.
+package matrix
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"nicd/config"
+	"nicd/daemon"
+	"nicd/framework"
+	"nicd/proto/adminpb"
+)
+
+// Options of a Run. Bundled is needed.
+type Options struct {
+	Bundled []framework.Driver
+	Rows    []Row         // nil is all
+	Time    time.Duration // that each row is measured; 0 is 2 s
+	Rounds  int           // how often all rows are run; the median counts; 0 is once
+	Log     zerolog.Logger
+	// Progress is told each row's result, as it is there; nil is nobody.
+	Progress func(Result)
+}
+
+// Result is what came of a row.
+type Result struct {
+	Row
+	Gbps float64 `json:"gbps"`
+	// Ratio is Gbps by that of the base row; 0 if either was not run.
+	Ratio               float64 `json:"ratio_to_base"`
+	CPUSecondsPerGB     float64 `json:"cpu_seconds_per_gigabyte"`
+	InterruptsPerSecond float64 `json:"interrupts_per_second"`
+	PacketsPerSecond    float64 `json:"packets_per_second"` // that the NIC was handed, or sent
+	SegmentsPerPacket   float64 `json:"segments_per_packet"`
+	Retransmits         uint64  `json:"retransmits"`
+	// Idle is the share of the time, in tenths of a second, in which nothing
+	// arrived; IdleEnd tells whether the last of them was one.
+	Idle    float64 `json:"idle_share"`
+	IdleEnd bool    `json:"idle_at_the_end"`
+	// Refusal is what nicd said if it did not start that way.
+	Refusal  string   `json:"refusal,omitempty"`
+	Problems []string `json:"problems,omitempty"` // why the row is not as it has to be
+}
+
+// Report is what came of all rows.
+type Report struct {
+	Seconds float64  `json:"seconds_per_row"`
+	Rounds  int      `json:"rounds"`
+	Results []Result `json:"rows"`
+	OK      bool     `json:"ok"` // every row is as it has to be
+}
+
+// Run runs the rows one after another. Findings are in the report; an error means
+// that a row could not be run at all, or that ctx has ended.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	if o.Rows == nil {
+		o.Rows = Rows()
+	}
+	if o.Time == 0 {
+		o.Time = 2 * time.Second
+	}
+	o.Rounds = max(o.Rounds, 1)
+	dir, err := os.MkdirTemp("", "nicd-matrix-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	rounds := make([][]Result, len(o.Rows))
+	for range o.Rounds {
+		for i, row := range o.Rows {
+			r, err := o.measure(ctx, row, filepath.Join(dir, "socket"))
+			if err != nil {
+				return nil, fmt.Errorf("row %s: %w", row.ID, err)
+			}
+			rounds[i] = append(rounds[i], r)
+			if o.Progress != nil {
+				o.Progress(r)
+			}
+		}
+	}
+	report := &Report{Seconds: o.Time.Seconds(), Rounds: o.Rounds}
+	for _, results := range rounds {
+		report.Results = append(report.Results, median(results))
+	}
+	report.compare()
+	return report, nil
+}
+
+// median is the result in the middle; what was wrong in any of them is kept.
+func median(results []Result) Result {
+	var problems []string
+	for _, r := range results {
+		problems = append(problems, r.Problems...)
+	}
+	slices.SortFunc(results, func(a, b Result) int {
+		switch {
+		case a.Gbps < b.Gbps:
+			return -1
+		case a.Gbps > b.Gbps:
+			return 1
+		}
+		return 0
+	})
+	m := results[len(results)/2]
+	m.Problems = problems
+	return m
+}
+
+// compare fills in ratios and judges what depends on them.
+func (p *Report) compare() {
+	p.OK = true
+	for i := range p.Results {
+		r := &p.Results[i]
+		if base := p.find(r.base()); base != nil && base.Gbps > 0 && r.Expect != Refused {
+			r.Ratio = r.Gbps / base.Gbps
+			if r.Expect == Collapses && r.Ratio > collapseRatio {
+				r.Problems = append(r.Problems, fmt.Sprintf("a negative control that does not show: %.2f of %s", r.Ratio, base.ID))
+			}
+		}
+		p.OK = p.OK && len(r.Problems) == 0
+	}
+}
+
+func (p *Report) find(id string) *Result {
+	for i := range p.Results {
+		if p.Results[i].ID == id {
+			return &p.Results[i]
+		}
+	}
+	return nil
+}
+
+// base is the ID of the row that this one is compared with.
+func (r *Row) base() string {
+	if r.Base == "" {
+		return r.ID
+	}
+	return r.Base
+}
+
+const (
+	startPatience = 20 * time.Second
+	// settling is how long TCP gets to find its pace before it is measured, and
+	// after each change.
+	settling = 300 * time.Millisecond
+	// tick is how often progress is looked at, and what Result.Idle counts.
+	tick = 100 * time.Millisecond
+)
+
+// measure runs one row.
+func (o *Options) measure(ctx context.Context, row Row, socket string) (Result, error) {
+	result := Result{Row: row}
+	var names []string
+	for _, b := range o.Bundled {
+		names = append(names, b.Describe().Name)
+	}
+	c, err := config.Parse(row.ID+".hcl", []byte(row.Config()), daemon.Vocabulary(names))
+	if refused(&result, err) {
+		return result, nil
+	}
+	if err != nil {
+		return result, err
+	}
+	d, err := daemon.Start(ctx, daemon.Options{Config: c, Bundled: o.Bundled, Socket: socket, Version: &adminpb.Version{}, Log: o.Log})
+	if refused(&result, err) {
+		return result, nil
+	}
+	if err != nil {
+		return result, err
+	}
+	defer d.Stop()
+	if row.Expect == Refused {
+		result.Problems = append(result.Problems, "nicd starts in a way that it has to refuse")
+		return result, nil
+	}
+	patience, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("in %v", startPatience))
+	err = d.AwaitStreams(patience)
+	cancel()
+	if err != nil && (row.Expect != Collapses || ctx.Err() != nil) {
+		return result, err
+	}
+	return result, o.observe(ctx, d, &result)
+}
+
+// refused notes that nicd refused a row that it has to refuse.
+func refused(r *Result, err error) bool {
+	if err == nil || r.Expect != Refused {
+		return false
+	}
+	r.Refusal = err.Error()
+	if !strings.Contains(r.Refusal, "unsafe = true") {
+		r.Problems = append(r.Problems, "refused for another reason: "+r.Refusal)
+	}
+	return true
+}
+
+// observe measures a running row.
+func (o *Options) observe(ctx context.Context, d *daemon.Daemon, r *Result) error {
+	if err := pause(ctx, settling); err != nil {
+		return err
+	}
+	if !r.Under {
+		for _, value := range r.Toggles {
+			if err := toggle(ctx, d, value); err != nil {
+				return err
+			}
+			if err := pause(ctx, settling); err != nil {
+				return err
+			}
+		}
+	}
+	m := d.Measure()
+	before := d.Status()
+	toggling, stop := context.WithCancel(ctx)
+	var toggler sync.WaitGroup
+	var failed error
+	if r.Under {
+		toggler.Go(func() { failed = keepToggling(toggling, d, r.Toggles) })
+	}
+	err := r.watch(ctx, d, o.Time)
+	stop()
+	toggler.Wait()
+	if err != nil {
+		return err
+	}
+	if failed != nil {
+		r.Problems = append(r.Problems, failed.Error())
+	}
+	r.take(m.Report(), before)
+	r.judge(d)
+	return nil
+}
+
+func toggle(ctx context.Context, d *daemon.Daemon, value string) error {
+	_, err := d.Set(ctx, "nic", []daemon.Assignment{{Name: "lro", Value: value}}, false)
+	return err
+}
+
+// keepToggling goes through the values until ctx ends, one each tick.
+func keepToggling(ctx context.Context, d *daemon.Daemon, values []string) error {
+	for n := 0; pause(ctx, tick) == nil; n++ {
+		if err := toggle(ctx, d, values[n%len(values)]); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// watch waits for the time to pass and notes when nothing arrived.
+func (r *Result) watch(ctx context.Context, d *daemon.Daemon, length time.Duration) error {
+	last, idle, ticks := received(d), 0, 0
+	for end := time.Now().Add(length); time.Now().Before(end); ticks++ {
+		if err := pause(ctx, min(tick, time.Until(end))); err != nil {
+			return err
+		}
+		now := received(d)
+		r.IdleEnd = now == last
+		if r.IdleEnd {
+			idle++
+		}
+		last = now
+	}
+	r.Idle = float64(idle) / float64(max(ticks, 1))
+	return nil
+}
+
+func received(d *daemon.Daemon) (sum uint64) {
+	for _, p := range d.Progress() {
+		sum += p.Bytes
+	}
+	return sum
+}
+
+// take takes the figures of the row over from a daemon's report.
+func (r *Result) take(p *adminpb.Report, before *adminpb.StatusReply) {
+	for n, s := range p.Streams {
+		r.Gbps += s.Gbps
+		// All streams have one sender, whose total this is.
+		r.Retransmits = s.Stream.Retransmits - before.Streams[n].Retransmits
+	}
+	r.CPUSecondsPerGB = p.CpuSecondsPerGigabyte
+	for _, i := range p.Interfaces {
+		if i.Interface.Name != "nic" {
+			continue
+		}
+		r.InterruptsPerSecond = i.InterruptsPerSecond
+		r.PacketsPerSecond, r.SegmentsPerPacket = i.RxPps, i.SegmentsPerDelivered
+		if r.Direction == Send {
+			r.PacketsPerSecond, r.SegmentsPerPacket = i.TxPps, 0
+		}
+	}
+}
+
+// judge notes what is not as it has to be and can be seen in the row itself.
+func (r *Result) judge(d *daemon.Daemon) {
+	for _, p := range d.Audit() {
+		r.Problems = append(r.Problems, p)
+	}
+	if r.Expect == Moves && r.IdleEnd {
+		r.Problems = append(r.Problems, "nothing arrived at the end")
+	}
+}
+
+// pause waits, or fails when ctx ends.
+func pause(ctx context.Context, t time.Duration) error {
+	timer := time.NewTimer(t)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(ctx.Err(), context.Cause(ctx))
+	}
+}
