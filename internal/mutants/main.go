@@ -116,7 +116,7 @@ func test(overlay, dir string) (string, error) {
 	packages := []string{"./lro", "./gso", "./internal/checksum"}
 	for _, p := range append([]string{"./" + dir}, packages...) {
 		c := exec.Command("go", "test", "-overlay", overlay, "-count=1", "-failfast", "-vet=off", "-timeout=120s", p)
-		c.Env = append(os.Environ(), "NICD_NO_TAP=1", "RAPID_NOFAILFILE=1", "RAPID_CHECKS=300") // the kernel is no judge of mutants
+		c.Env = append(os.Environ(), "NICD_NO_TAP=1", "RAPID_NOFAILFILE=1", "RAPID_CHECKS=300", "RAPID_SHRINKTIME=100ms") // the kernel is no judge of mutants
 		output, err := c.CombinedOutput()
 		if err == nil {
 			continue
