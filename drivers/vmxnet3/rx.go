@@ -136,16 +136,23 @@ type rxQueue struct {
 	head          rxComp // packet's first completion, if that speaks for it
 }
 
-// Post fills ring 1 before ring 2: no packet starts without a buffer there.
+// Post gives each buffer to the ring that lacks more, to ring 1 if both lack the
+// same. With fewer buffers than the rings hold, a ring that came first would have
+// them all: without ring 1 no packet starts, and without ring 2 none ends that is
+// longer than a buffer, ever.
 func (q *rxQueue) Post(bufs []framework.Buffer) int {
-	n := 0
-	for i := range q.rings {
-		r := &q.rings[i]
-		for ; n < len(bufs) && r.ring.Space() > 0; n++ {
-			r.give(bufs[n])
+	first, second := &q.rings[0], &q.rings[1]
+	for n, b := range bufs {
+		r := first
+		if second.ring.Space() > first.ring.Space() {
+			r = second
 		}
+		if r.ring.Space() == 0 {
+			return n
+		}
+		r.give(b)
 	}
-	return n
+	return len(bufs)
 }
 
 // Bell writes the producer indices if the device has asked for that, and once
