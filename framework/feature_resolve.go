@@ -220,6 +220,19 @@ func (r *featureResolver) allowed(f Features) bool {
 		}
 	case TSO4, TSO6:
 		return r.tsoAllowed()
+	case VLANInsert:
+		return r.insertAllowed()
+	}
+	return true
+}
+
+// insertAllowed: a port without vlan-strip must not get packets whose tags the
+// device took out because it was to insert others.
+func (r *featureResolver) insertAllowed() bool {
+	one, why := choice[int](r.Quirks, VLANOneSwitchQuirk.Info())
+	if s := r.done[VLANStrip].State; one != 0 && s != FeatureOn {
+		r.say("not allowed while vlan-strip is %s: %s", s, why)
+		return false
 	}
 	return true
 }

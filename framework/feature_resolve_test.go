@@ -60,6 +60,13 @@ func TestFeatureChains(t *testing.T) {
 			s.Quirks = resolve(t, QuirkSources{Driver: "e1000", Declarations: []Declaration{TSOMinLinkQuirk.Is(1000, Match{}, "bug T")}})
 			s.Link.Mbps = 100
 		}, TSO4, "tso4: software: wanted by default; port netstack takes it; offered by VMXNET3 revision 3; not allowed on a link of 100 Mbit/s: quirk tso-min-link-mbps = 1000 (declared by driver e1000: bug T); software: the engine segments"},
+		"tags by one switch": {func(s *FeatureSources) {
+			s.Quirks = resolve(t, QuirkSources{Driver: "e1000", Declarations: []Declaration{VLANOneSwitchQuirk.Is(true, Match{}, "VME")}})
+			s.Port.Accepts &^= VLANStrip
+		}, VLANInsert, "vlan-insert: software: wanted by default; port netstack takes it; offered by VMXNET3 revision 3; not allowed while vlan-strip is off: quirk vlan-one-switch = true (declared by driver e1000: VME); software: the engine writes the tag into the frame"},
+		"tags by one switch, both on": {func(s *FeatureSources) {
+			s.Quirks = resolve(t, QuirkSources{Driver: "e1000", Declarations: []Declaration{VLANOneSwitchQuirk.Is(true, Match{}, "VME")}})
+		}, VLANInsert, "vlan-insert: on: wanted by default; port netstack takes it; offered by VMXNET3 revision 3"},
 		"mode in the name": {func(s *FeatureSources) { s.Info.Mode = "passthrough" }, VLANFilter,
 			"vlan-filter: on: wanted by default; port netstack takes it; offered by VMXNET3 revision 3 in mode passthrough"},
 	} {

@@ -133,6 +133,27 @@ func load(t *testing.T, o model.Options) {
 	n.RoundTrip()
 }
 
+// TestOneSwitchForTags: with vlan-strip off tags stay in received frames, so the
+// device can't insert.
+func TestOneSwitchForTags(t *testing.T) {
+	for chip, kind := range chips {
+		t.Run(chip, func(t *testing.T) {
+			n, _ := start(t, model.Options{Kind: kind}, rig.NetOptions{})
+			next := n.Config.Settings
+			next.Features &^= framework.VLANStrip
+			if _, err := n.Device.Plan(next); !errors.Is(err, framework.ErrUnsupported) {
+				t.Errorf("vlan-insert without vlan-strip: %v", err)
+			}
+			n.Apply(framework.Live, func(s *framework.Settings) { s.Features &^= framework.VLANStrip | framework.VLANInsert })
+			f := rig.Frame{Payload: 100, TCI: 0x6123}
+			n.Inject(f.Build())
+			if got := n.Receive(1)[0]; got.Flags&framework.VLANTag != 0 || !bytes.Equal(got.Bytes, f.Build()) {
+				t.Errorf("flags %b, %x", got.Flags, got.Bytes)
+			}
+		})
+	}
+}
+
 // TestBadFrames: nonsense of the device's is dropped and counted, one packet at a
 // time.
 func TestBadFrames(t *testing.T) {

@@ -28,6 +28,7 @@ var pciParts = [...]uint16{0x100E, 0x100F, 0x100C}
 func quirks() []framework.Declaration {
 	all := []framework.Declaration{
 		framework.LROOwnerQuirk.Is(framework.LROSoftware, framework.Match{}, "none of the family merges segments"),
+		framework.VLANOneSwitchQuirk.Is(true, framework.Match{}, "8254x manual 13.4.1, CTRL.VME"),
 		framework.TSOMinLinkQuirk.Is(1000, framework.Match{}, "FreeBSD rG2ddf24f8f525, TSO at 10 and 100 Mbit/s hangs em(4)"),
 	}
 	for _, id := range pciParts {

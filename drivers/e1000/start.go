@@ -27,6 +27,9 @@ type run struct {
 
 // Start resets the device and sets it up from nothing. Receive is enabled last.
 func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
+	if err := check(&cfg.Settings); err != nil {
+		return framework.Queues{}, err
+	}
 	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues), totals: make([]uint64, len(counters))}
 	size, err := bufferSize(cfg.Buffers.Size)
 	if err != nil {
@@ -60,8 +63,7 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 const standardMTU = 1500
 
 // bringLinkUp lets the MAC follow what the PHY has negotiated, and says whether
-// it handles VLAN tags: there is one bit for both directions, so that who has
-// tags inserted gets received ones stripped.
+// it handles VLAN tags: there is one bit for both directions.
 func (d *device) bringLinkUp(f framework.Features) {
 	if d.chip.express {
 		// ASPM L0s loses packets (DPDK e1000_82571.c).
@@ -70,7 +72,7 @@ func (d *device) bringLinkUp(f framework.Features) {
 	}
 	d.set(regCTRLEXT, ctrlExtDriverLoaded)
 	ctrl := d.read(regCTRL)&^(ctrlFRCSPD|ctrlFRCDPX|ctrlVME) | ctrlSLU | ctrlASDE
-	if f&(framework.VLANStrip|framework.VLANInsert) != 0 {
+	if f.Has(framework.VLANStrip) {
 		ctrl |= ctrlVME
 	}
 	d.write(regCTRL, ctrl)
@@ -266,8 +268,19 @@ func (d *device) Stop(ctx context.Context) error {
 	return d.quiet(ctx)
 }
 
+// check tells whether the device can run with s, which keeps to Info.
+func check(s *framework.Settings) error {
+	if s.Features.Has(framework.VLANInsert) && !s.Features.Has(framework.VLANStrip) {
+		return fmt.Errorf("e1000: %w: vlan-insert without vlan-strip", framework.ErrUnsupported)
+	}
+	return nil
+}
+
 // Plan: frame size and RSS are set up with the rings.
 func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
+	if err := check(&next); err != nil {
+		return framework.Reset, err
+	}
 	now := &d.run.cfg.Settings
 	if next.MTU != now.MTU || next.RSS.Key != now.RSS.Key || (next.Features^now.Features)&framework.RSSHash != 0 {
 		return framework.Reset, nil
@@ -277,6 +290,9 @@ func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 
 // Apply writes the registers that hold settings.
 func (d *device) Apply(next framework.Settings) error {
+	if err := check(&next); err != nil {
+		return err
+	}
 	r := d.run
 	was := r.cfg.Settings
 	r.cfg.Settings = next
