@@ -101,6 +101,7 @@ func Stats(w io.Writer, s *adminpb.StatsReply, all bool) {
 	counters(w, s.Interface+" engine", s.Device, all)
 	counters(w, s.Interface+" hardware", s.Hardware, all)
 	counters(w, s.Interface+" link", s.Link, all)
+	counters(w, s.Interface+" port", s.Port, all)
 	if s.Violation != "" {
 		fmt.Fprintf(w, "counters do not add up: %s\n", s.Violation)
 	}

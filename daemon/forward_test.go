@@ -44,6 +44,10 @@ func TestForward(t *testing.T) {
 			if s := d.bridges["br0"].Stats(); s.Forwarded == 0 || s.TooLong != 0 {
 				t.Errorf("%+v", s)
 			}
+			stats, err := d.find("in").stats(t.Context())
+			if err != nil || len(stats.Port) == 0 || stats.Port[0].Name != "bridge_forwarded" || stats.Port[0].Value == 0 {
+				t.Errorf("port counters %v, %v", stats, err)
+			}
 			if n := rxCount(t, d, "in", engine.RxHardwareCoalesced); (n > 0) != c.coalesces {
 				t.Errorf("the ingress got %d packets that its device had merged", n)
 			}

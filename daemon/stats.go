@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"nicd/framework"
 	"nicd/framework/engine"
 	"nicd/proto/adminpb"
 )
@@ -54,6 +55,7 @@ func (i *netInterface) stats(ctx context.Context) (*adminpb.StatsReply, error) {
 	}
 	r.Device = counterList(engine.DeviceCounters[:], s.Device[:])
 	r.Link = i.linkCounters()
+	r.Port = i.portCounters()
 	if state != running {
 		return r, nil
 	}
@@ -75,6 +77,18 @@ func counterList(infos []engine.CounterInfo, values []uint64) []*adminpb.Counter
 	var list []*adminpb.Counter
 	for n, c := range infos {
 		list = append(list, &adminpb.Counter{Name: c.Name, Value: values[n], Unit: c.Unit.String(), Doc: c.Doc, Bad: c.Bad})
+	}
+	return list
+}
+
+// portCounters are those of the port, if it has any.
+func (i *netInterface) portCounters() (list []*adminpb.Counter) {
+	p, ok := i.port.(framework.CountingPort)
+	if !ok {
+		return nil
+	}
+	for _, c := range p.Counters() {
+		list = append(list, &adminpb.Counter{Name: c.Name, Value: c.Value, Unit: c.Unit, Doc: c.Doc, Bad: c.Bad})
 	}
 	return list
 }

@@ -48,6 +48,22 @@ type SettingsFollower interface {
 	SettingsChanged() error
 }
 
+// PortCounter is something that a port counts.
+type PortCounter struct {
+	Name  string // "port_kernel_refused"
+	Unit  string // "packets"
+	Doc   string
+	Value uint64
+	Bad   bool // a sign of trouble when it is not zero
+}
+
+// CountingPort is a Port with counters of its own.
+type CountingPort interface {
+	// Counters are totals, always the same ones in the same order. Any goroutine
+	// may call it.
+	Counters() []PortCounter
+}
+
 // Interface is what a port sees below it.
 type Interface interface {
 	Name() string

@@ -77,7 +77,10 @@ type Port struct {
 	queues [maxQueues]*ingress
 }
 
-var _ framework.Port = (*Port)(nil)
+var (
+	_ framework.Port         = (*Port)(nil)
+	_ framework.CountingPort = (*Port)(nil)
+)
 
 // Attach implements framework.Port.
 func (p *Port) Attach(i framework.Interface) error {

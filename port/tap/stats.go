@@ -53,3 +53,23 @@ func (p *Port) Stats() Stats {
 		DownNonsense: c.nonsense.Load(), Starved: c.starved.Load(),
 	}
 }
+
+// Counters implements framework.CountingPort.
+func (p *Port) Counters() []framework.PortCounter {
+	s := p.Stats()
+	return []framework.PortCounter{
+		{Name: "port_up_packets", Unit: "packets", Value: s.UpPackets, Doc: "Packets written to the kernel."},
+		{Name: "port_up_bytes", Unit: "bytes", Value: s.UpBytes, Doc: "Bytes of port_up_packets."},
+		{Name: "port_up_coalesced", Unit: "packets", Value: s.UpCoalesced, Doc: "Of port_up_packets: those that the kernel got as one of several segments."},
+		{Name: "port_up_estimated", Unit: "packets", Value: s.UpEstimated, Doc: "Of port_up_coalesced: those whose segment size the device did not tell."},
+		{Name: "port_up_opaque", Unit: "packets", Value: s.UpOpaque, Doc: "Of port_up_packets: coalesced ones whose headers made no sense.", Bad: true},
+		{Name: "port_up_not_up", Unit: "packets", Value: s.UpDown, Doc: "Dropped: the Linux interface was not set up."},
+		{Name: "port_up_refused", Unit: "packets", Value: s.UpRefused, Doc: "Dropped: the kernel did not take them.", Bad: true},
+		{Name: "port_up_gone", Unit: "packets", Value: s.UpGone, Doc: "Dropped: the Linux interface is gone.", Bad: true},
+		{Name: "port_down_packets", Unit: "packets", Value: s.DownPackets, Doc: "Packets read from the kernel."},
+		{Name: "port_down_bytes", Unit: "bytes", Value: s.DownBytes, Doc: "Bytes of port_down_packets."},
+		{Name: "port_down_segment", Unit: "packets", Value: s.DownSegment, Doc: "Of port_down_packets: those to be segmented."},
+		{Name: "port_down_nonsense", Unit: "packets", Value: s.DownNonsense, Doc: "Dropped: what the kernel said of them made no sense.", Bad: true},
+		{Name: "port_down_starved", Unit: "times", Value: s.Starved, Doc: "Times that reading from the kernel waited for transmit buffers."},
+	}
+}

@@ -57,6 +57,7 @@ type Port struct {
 var (
 	_ framework.Port             = (*Port)(nil)
 	_ framework.SettingsFollower = (*Port)(nil)
+	_ framework.CountingPort     = (*Port)(nil)
 )
 
 // New makes the Linux interface, without a carrier, or takes over the one that

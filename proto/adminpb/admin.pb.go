@@ -1111,6 +1111,7 @@ type StatsReply struct {
 	Hardware      []*Counter             `protobuf:"bytes,4,rep,name=hardware,proto3" json:"hardware,omitempty"`   // the device's own
 	Link          []*Counter             `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`           // of the link between nicd and the engine
 	Violation     string                 `protobuf:"bytes,6,opt,name=violation,proto3" json:"violation,omitempty"` // of the counters' law, "" if they add up
+	Port          []*Counter             `protobuf:"bytes,7,rep,name=port,proto3" json:"port,omitempty"`           // the port's own, if it has any
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1185,6 +1186,13 @@ func (x *StatsReply) GetViolation() string {
 		return x.Violation
 	}
 	return ""
+}
+
+func (x *StatsReply) GetPort() []*Counter {
+	if x != nil {
+		return x.Port
+	}
+	return nil
 }
 
 type QueueStats struct {
@@ -2803,7 +2811,7 @@ const file_admin_proto_rawDesc = "" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
 	"\afeature\x18\x02 \x01(\tR\afeature\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x18\n" +
-	"\areasons\x18\x04 \x03(\tR\areasons\"\x8b\x02\n" +
+	"\areasons\x18\x04 \x03(\tR\areasons\"\xb7\x02\n" +
 	"\n" +
 	"StatsReply\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x121\n" +
@@ -2811,7 +2819,8 @@ const file_admin_proto_rawDesc = "" +
 	"\x06device\x18\x03 \x03(\v2\x16.nicd.admin.v1.CounterR\x06device\x122\n" +
 	"\bhardware\x18\x04 \x03(\v2\x16.nicd.admin.v1.CounterR\bhardware\x12*\n" +
 	"\x04link\x18\x05 \x03(\v2\x16.nicd.admin.v1.CounterR\x04link\x12\x1c\n" +
-	"\tviolation\x18\x06 \x01(\tR\tviolation\"j\n" +
+	"\tviolation\x18\x06 \x01(\tR\tviolation\x12*\n" +
+	"\x04port\x18\a \x03(\v2\x16.nicd.admin.v1.CounterR\x04port\"j\n" +
 	"\n" +
 	"QueueStats\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
@@ -3005,46 +3014,47 @@ var file_admin_proto_depIdxs = []int32{
 	15, // 9: nicd.admin.v1.StatsReply.device:type_name -> nicd.admin.v1.Counter
 	15, // 10: nicd.admin.v1.StatsReply.hardware:type_name -> nicd.admin.v1.Counter
 	15, // 11: nicd.admin.v1.StatsReply.link:type_name -> nicd.admin.v1.Counter
-	15, // 12: nicd.admin.v1.QueueStats.counters:type_name -> nicd.admin.v1.Counter
-	18, // 13: nicd.admin.v1.ListDriversReply.drivers:type_name -> nicd.admin.v1.Driver
-	19, // 14: nicd.admin.v1.Driver.devices:type_name -> nicd.admin.v1.DeviceId
-	25, // 15: nicd.admin.v1.ListQuirksReply.quirks:type_name -> nicd.admin.v1.QuirkInfo
-	28, // 16: nicd.admin.v1.CaptureReply.packets:type_name -> nicd.admin.v1.CapturedPacket
-	2,  // 17: nicd.admin.v1.Report.version:type_name -> nicd.admin.v1.Version
-	30, // 18: nicd.admin.v1.Report.interfaces:type_name -> nicd.admin.v1.InterfaceReport
-	31, // 19: nicd.admin.v1.Report.streams:type_name -> nicd.admin.v1.StreamReport
-	3,  // 20: nicd.admin.v1.InterfaceReport.interface:type_name -> nicd.admin.v1.Interface
-	5,  // 21: nicd.admin.v1.StreamReport.stream:type_name -> nicd.admin.v1.Stream
-	33, // 22: nicd.admin.v1.SetInterfaceRequest.settings:type_name -> nicd.admin.v1.Setting
-	35, // 23: nicd.admin.v1.ChangeReply.changes:type_name -> nicd.admin.v1.Change
-	34, // 24: nicd.admin.v1.ReloadReply.interfaces:type_name -> nicd.admin.v1.ChangeReply
-	0,  // 25: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
-	6,  // 26: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
-	11, // 27: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
-	6,  // 28: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
-	16, // 29: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
-	20, // 30: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
-	21, // 31: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
-	26, // 32: nicd.admin.v1.Admin.Capture:input_type -> nicd.admin.v1.CaptureRequest
-	23, // 33: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
-	32, // 34: nicd.admin.v1.Admin.SetInterface:input_type -> nicd.admin.v1.SetInterfaceRequest
-	36, // 35: nicd.admin.v1.Admin.Reload:input_type -> nicd.admin.v1.ReloadRequest
-	1,  // 36: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
-	7,  // 37: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
-	12, // 38: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
-	13, // 39: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
-	17, // 40: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
-	18, // 41: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
-	22, // 42: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
-	27, // 43: nicd.admin.v1.Admin.Capture:output_type -> nicd.admin.v1.CaptureReply
-	24, // 44: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
-	34, // 45: nicd.admin.v1.Admin.SetInterface:output_type -> nicd.admin.v1.ChangeReply
-	37, // 46: nicd.admin.v1.Admin.Reload:output_type -> nicd.admin.v1.ReloadReply
-	36, // [36:47] is the sub-list for method output_type
-	25, // [25:36] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	15, // 12: nicd.admin.v1.StatsReply.port:type_name -> nicd.admin.v1.Counter
+	15, // 13: nicd.admin.v1.QueueStats.counters:type_name -> nicd.admin.v1.Counter
+	18, // 14: nicd.admin.v1.ListDriversReply.drivers:type_name -> nicd.admin.v1.Driver
+	19, // 15: nicd.admin.v1.Driver.devices:type_name -> nicd.admin.v1.DeviceId
+	25, // 16: nicd.admin.v1.ListQuirksReply.quirks:type_name -> nicd.admin.v1.QuirkInfo
+	28, // 17: nicd.admin.v1.CaptureReply.packets:type_name -> nicd.admin.v1.CapturedPacket
+	2,  // 18: nicd.admin.v1.Report.version:type_name -> nicd.admin.v1.Version
+	30, // 19: nicd.admin.v1.Report.interfaces:type_name -> nicd.admin.v1.InterfaceReport
+	31, // 20: nicd.admin.v1.Report.streams:type_name -> nicd.admin.v1.StreamReport
+	3,  // 21: nicd.admin.v1.InterfaceReport.interface:type_name -> nicd.admin.v1.Interface
+	5,  // 22: nicd.admin.v1.StreamReport.stream:type_name -> nicd.admin.v1.Stream
+	33, // 23: nicd.admin.v1.SetInterfaceRequest.settings:type_name -> nicd.admin.v1.Setting
+	35, // 24: nicd.admin.v1.ChangeReply.changes:type_name -> nicd.admin.v1.Change
+	34, // 25: nicd.admin.v1.ReloadReply.interfaces:type_name -> nicd.admin.v1.ChangeReply
+	0,  // 26: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
+	6,  // 27: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
+	11, // 28: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
+	6,  // 29: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
+	16, // 30: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
+	20, // 31: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
+	21, // 32: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
+	26, // 33: nicd.admin.v1.Admin.Capture:input_type -> nicd.admin.v1.CaptureRequest
+	23, // 34: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
+	32, // 35: nicd.admin.v1.Admin.SetInterface:input_type -> nicd.admin.v1.SetInterfaceRequest
+	36, // 36: nicd.admin.v1.Admin.Reload:input_type -> nicd.admin.v1.ReloadRequest
+	1,  // 37: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
+	7,  // 38: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
+	12, // 39: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
+	13, // 40: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
+	17, // 41: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
+	18, // 42: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
+	22, // 43: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
+	27, // 44: nicd.admin.v1.Admin.Capture:output_type -> nicd.admin.v1.CaptureReply
+	24, // 45: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
+	34, // 46: nicd.admin.v1.Admin.SetInterface:output_type -> nicd.admin.v1.ChangeReply
+	37, // 47: nicd.admin.v1.Admin.Reload:output_type -> nicd.admin.v1.ReloadReply
+	37, // [37:48] is the sub-list for method output_type
+	26, // [26:37] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
