@@ -152,7 +152,7 @@ func (e *Engine) begin(p *Packet, i int32, x *entry, hash uint64, free int) {
 	x.shape = v.shape
 	x.mark = v.mark
 	x.next = v.seq + v.payload
-	x.limit = e.limit(v)
+	x.limit = e.limit(v.l3, v.flags)
 	x.out = int32(len(e.out))
 	x.size = uint16(v.payload)
 	x.id = v.id
@@ -177,10 +177,10 @@ func (e *Engine) only(v *view) Reason {
 	return ReasonSegmentLimit
 }
 
-// limit returns how long a frame with the headers in the view may become.
-func (e *Engine) limit(v *view) uint32 {
-	if v.flags&IPv6 != 0 {
-		return uint32(v.l3) + e.maxLen
+// limit returns how long a frame may become whose IP header begins at l3.
+func (e *Engine) limit(l3 uint16, flags AggregateFlags) uint32 {
+	if flags&IPv6 != 0 {
+		return uint32(l3) + e.maxLen
 	}
-	return uint32(v.l3) + min(e.maxLen, maxIPv4Len)
+	return uint32(l3) + min(e.maxLen, maxIPv4Len)
 }

@@ -131,7 +131,7 @@ func (e *Engine) quick(in []Packet, i int) int {
 		}
 		if fresh || x.out < 0 && x.addr == addr && x.ports == ports && x.meta == meta {
 			// The first packet of its flow, or the first one after what has ended.
-			if ending != 0 || e.maxSegments == 1 || e.maxLen != maxIPv6Len || group(flags, link0, &addr) {
+			if ending != 0 || e.maxSegments == 1 || group(flags, link0, &addr) {
 				return i
 			}
 			if way == ways {
@@ -146,7 +146,7 @@ func (e *Engine) quick(in []Packet, i int) int {
 			x.addr = addr
 			x.ports, x.tags, x.meta = ports, 0, meta
 			x.link[0], x.link[1], x.net, x.tcp, x.opt, x.tail = link0, link1, net, tcp, opt, tail
-			x.mark, x.next, x.limit, x.out = p.Mark, seq+payload, limit(flags), int32(len(e.out))
+			x.mark, x.next, x.limit, x.out = p.Mark, seq+payload, e.limit(ethernetLen, flags), int32(len(e.out))
 			x.size, x.id, x.mode = uint16(payload), id, IDNone
 			if tcp&(flagCWR<<8) != 0 {
 				flags |= CWRCopied
@@ -217,14 +217,6 @@ func l4Offset(flags AggregateFlags) uint16 {
 		return ethernetLen + ipv6Len
 	}
 	return ethernetLen + 20
-}
-
-// limit returns the most that Aggregate.Len may become without VLAN tags and without Options.MaxLen.
-func limit(flags AggregateFlags) uint32 {
-	if flags&IPv6 != 0 {
-		return ethernetLen + maxIPv6Len
-	}
-	return ethernetLen + maxIPv4Len
 }
 
 // group reports whether a packet has an address that no TCP connection has: a group, or the unspecified one.

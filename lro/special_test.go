@@ -414,3 +414,27 @@ func TestReasonNames(t *testing.T) {
 		t.Error("a reason out of range has a name")
 	}
 }
+
+// TestBulkTakesTheShortWay: no combination of options sends bulk segments the long way, which nobody would notice but
+// for the time.
+func TestBulkTakesTheShortWay(t *testing.T) {
+	for _, o := range []Options{{}, {MaxLen: 65495}, {MTU: 9000, MaxSegments: 17}, {Flows: 8}} {
+		for _, c := range []Checksum{ChecksumUnknown, ChecksumVerified} {
+			for _, ipv6 := range []bool{false, true} {
+				for _, options := range [][]byte{nil, timestamp(1, 2)} {
+					in := packets(train(60, 1000, func(i int, s *segment) {
+						s.ipv6, s.options = ipv6, options
+						s.sport += uint16(i % 12)
+						s.seq, s.id = uint32(i/12*1000), uint16(i/12)
+					})...)
+					for i := range in {
+						in[i].Checksum, in[i].Flags, in[i].VLAN = c, VLANStripped, 5
+					}
+					if n := New(o).quick(in, 0); n != len(in) {
+						t.Errorf("%+v, checksum %d, IPv6 %v, %d bytes of options: packet %d goes the long way", o, c, ipv6, len(options), n)
+					}
+				}
+			}
+		}
+	}
+}
