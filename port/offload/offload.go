@@ -18,8 +18,6 @@ import (
 
 // Headers as far as they are edited here.
 const (
-	etherLen = 14
-
 	ipv4LengthAt    = 2 // RFC 791 section 3.1
 	ipv4ChecksumAt  = 10
 	ipv4AddressesAt = 12

@@ -2,8 +2,8 @@ package tap
 
 // This file talks to the kernel's TUN/TAP driver (Documentation/networking/
 // tuntap.rst and include/uapi/linux/if_tun.h). unsafe is for the vectors that
-// readv and writev take, which x/sys makes anew for each call, and for one
-// ioctl that has no wrapper.
+// readv and writev take, which x/sys makes anew for each call, and for two
+// ioctls that have no wrapper.
 
 import (
 	"errors"
@@ -179,14 +179,14 @@ func currentName(queue *os.File) (name string, err error) {
 }
 
 func setMTU(queue *os.File, mtu int) error {
-	return mtuControl(queue, func(socket int, request *unix.Ifreq) error {
+	return beside(queue, func(socket int, request *unix.Ifreq) error {
 		request.SetUint32(uint32(mtu))
 		return unix.IoctlIfreq(socket, unix.SIOCSIFMTU, request)
 	})
 }
 
 func getMTU(queue *os.File) (mtu int, err error) {
-	err = mtuControl(queue, func(socket int, request *unix.Ifreq) error {
+	err = beside(queue, func(socket int, request *unix.Ifreq) error {
 		err := unix.IoctlIfreq(socket, unix.SIOCGIFMTU, request)
 		mtu = int(request.Uint32())
 		return err
@@ -194,9 +194,9 @@ func getMTU(queue *os.File) (mtu int, err error) {
 	return mtu, err
 }
 
-// mtuControl runs an ioctl that takes a socket in the interface's network
+// beside runs an ioctl that takes a socket in the interface's network
 // namespace and its name there.
-func mtuControl(queue *os.File, do func(socket int, request *unix.Ifreq) error) error {
+func beside(queue *os.File, do func(socket int, request *unix.Ifreq) error) error {
 	return control(queue, func(fd int) error {
 		request, err := interfaceOf(fd)
 		if err != nil {
@@ -211,6 +211,45 @@ func mtuControl(queue *os.File, do func(socket int, request *unix.Ifreq) error) 
 		}
 		defer unix.Close(socket)
 		return do(socket, request)
+	})
+}
+
+// linkSettings is struct ethtool_cmd of include/uapi/linux/ethtool.h, which is
+// older than what it was replaced by, and enough.
+type linkSettings struct {
+	command                uint32
+	supported, advertising uint32
+	speed                  uint16 // Mbit/s
+	duplex, port           uint8
+	phy, transceiver       uint8
+	autonegotiation, mdio  uint8
+	maxTx, maxRx           uint32
+	speedHigh              uint16
+	mdix, mdixControl      uint8
+	peer                   uint32
+	_                      [2]uint32
+}
+
+const ethtoolSetLink = 2 // ETHTOOL_SSET
+
+// setSpeed says what "ethtool" shows as the link's speed.
+func setSpeed(queue *os.File, mbps int, full bool) error {
+	settings := linkSettings{command: ethtoolSetLink, speed: uint16(mbps), speedHigh: uint16(mbps >> 16)}
+	if full {
+		settings.duplex = 1
+	}
+	return beside(queue, func(socket int, request *unix.Ifreq) error {
+		data := struct {
+			name     [unix.IFNAMSIZ]byte
+			settings *linkSettings
+			_        [16]byte // as long as struct ifreq
+		}{settings: &settings}
+		copy(data.name[:unix.IFNAMSIZ-1], request.Name())
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&data)))
+		if errno != 0 {
+			return errno
+		}
+		return nil
 	})
 }
 

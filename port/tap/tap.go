@@ -202,10 +202,15 @@ func (p *Port) TxReady(queue int) {
 }
 
 // LinkChanged implements framework.Port: the link is the Linux interface's
-// carrier.
+// carrier, and its speed what ethtool shows.
 func (p *Port) LinkChanged(l framework.Link) {
 	if err := setCarrier(p.first, l.Up); err != nil {
 		p.broke(fmt.Errorf("%s: carrier: %w", p.name, err))
+		return
+	}
+	if l.Up {
+		// Who may not set it has another speed shown, and no harm done.
+		_ = setSpeed(p.first, l.Mbps, l.FullDuplex)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +162,59 @@ func TestFollows(t *testing.T) {
 		t.Error("the Linux interface is still there")
 	}
 	below.census(t)
+}
+
+// ethtool is what the tool prints about an interface.
+func ethtool(t *testing.T, space *testns.Space, args ...string) (out string) {
+	t.Helper()
+	if _, err := exec.LookPath("ethtool"); err != nil {
+		testns.Unavailable(t, err.Error())
+	}
+	err := space.Do(func() error {
+		b, err := exec.Command("ethtool", args...).CombinedOutput()
+		out = string(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err, out)
+	}
+	return out
+}
+
+// ethtool tells the truth: the link's speed, and the offloads that are in force.
+func TestEthtool(t *testing.T) {
+	testns.NeedTAP(t)
+	space, name, below := testns.New(t), testns.LinkName(), newNIC(1)
+	p := newPort(t, tap.Options{Name: name}, below)
+	space.Take(t, name)
+	space.Up(t, name)
+	p.LinkChanged(framework.Link{Up: true, Mbps: 100000, FullDuplex: true})
+	if out := ethtool(t, space, name); !strings.Contains(out, "Speed: 100000Mb/s") || !strings.Contains(out, "Duplex: Full") {
+		t.Error(out)
+	}
+	for _, c := range []struct {
+		features                  framework.Features
+		checksum, segment, segmt6 string
+	}{
+		{framework.AllFeatures, "on", "on", "on"},
+		{framework.AllFeatures &^ framework.TSO6, "on", "on", "off"},
+		{framework.AllFeatures &^ (framework.TSO4 | framework.TSO6), "on", "off", "off"},
+		{framework.AllFeatures &^ framework.TxChecksum, "off", "off", "off"},
+		{framework.AllFeatures, "on", "on", "on"},
+	} {
+		below.set(func(s *framework.Settings) { s.Features = c.features })
+		if err := p.SettingsChanged(); err != nil {
+			t.Fatal(err)
+		}
+		out := ethtool(t, space, "-k", name)
+		for feature, want := range map[string]string{
+			"tx-checksum-ip-generic": c.checksum, "tx-tcp-segmentation": c.segment, "tx-tcp6-segmentation": c.segmt6, "tx-udp-segmentation": "off",
+		} {
+			if !strings.Contains(out, feature+": "+want) {
+				t.Errorf("with %v: %s is not %s:\n%s", c.features, feature, want, out)
+			}
+		}
+	}
 }
 
 // packetSocket sees and sends what the Linux interface does.
