@@ -236,6 +236,9 @@ func TestQEMUWire(t *testing.T) {
 					until(t, stream, 30*time.Second, func() bool { return d.streamed(stream) > was+bytes })
 				}
 			}
+			if r, ok := d.interfaces[0].explain("tso4"); !ok || strings.Contains(strings.Join(r.Reasons, " "), "IP fragments") != (c.model == "vmxnet3" || c.model == "82574L") {
+				t.Errorf("tso4 is %v", r)
+			}
 			more(1 << 20)
 			up := func(want bool) {
 				t.Helper()

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -324,6 +326,33 @@ func TestDMA(t *testing.T) {
 	}
 }
 
+// TestDatagramPaths is a network of two sockets in the file system.
+func TestDatagramPaths(t *testing.T) {
+	dir := t.TempDir()
+	local, remote := filepath.Join(dir, "a,b"), filepath.Join(dir, "remote")
+	peer, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: remote, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Close()
+	d := newDevice(t, "82540EM", Datagram{Local: local, Remote: remote})
+	m := newMemory(t, 3*4096)
+	if err := d.MapDMA(m, DMABase); err != nil {
+		t.Fatal(err)
+	}
+	frame := bytes.Repeat([]byte("nicd"), 30)
+	copy(m.Bytes()[4096:], frame)
+	send(t, d, m.Bytes(), DMABase, len(frame))
+	if err := peer.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 2000)
+	n, from, err := peer.ReadFromUnix(got)
+	if err != nil || !bytes.Equal(got[:n], frame) || from.Name != local {
+		t.Fatalf("%v from %v: %x", err, from, got[:n])
+	}
+}
+
 // send sends the frame in the second page of mem.
 func send(t testing.TB, d *Device, mem []byte, iova uint64, n int) {
 	const (
@@ -382,7 +411,9 @@ func TestMapErrors(t *testing.T) {
 	if err := d.UnmapDMA(m); err == nil {
 		t.Error("unmapped what was not mapped")
 	}
-	// What could not be mapped leaves nothing behind that gets in the way.
+	// Nothing is left behind, be it that something could not be mapped.
+	files := fmt.Sprintf("/proc/%d/fd", d.process.cmd.Process.Pid)
+	before := countFiles(t, files)
 	for range maxMaps + 2 {
 		if err := d.MapDMA(m, 1<<40); err == nil {
 			t.Fatal("mapped beyond the machine")
@@ -394,6 +425,12 @@ func TestMapErrors(t *testing.T) {
 		}
 		if err := d.UnmapDMA(m); err != nil {
 			t.Fatal(err)
+		}
+	}
+	// QEMU closes some a little later.
+	for deadline := time.Now().Add(patience); countFiles(t, files) > before; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("QEMU has %d files open, %d before", countFiles(t, files), before)
 		}
 	}
 }
@@ -612,12 +649,12 @@ func TestNoLeak(t *testing.T) {
 		}
 	}
 	round("vmxnet3")
-	files, goroutines := openFiles(t), runtime.NumGoroutine()
+	files, goroutines := countFiles(t, "/proc/self/fd"), runtime.NumGoroutine()
 	for range 5 {
 		round("vmxnet3")
 		round("82574L")
 	}
-	if n := openFiles(t); n > files {
+	if n := countFiles(t, "/proc/self/fd"); n > files {
 		t.Errorf("%d files are open, %d before", n, files)
 	}
 	for deadline := time.Now().Add(patience); runtime.NumGoroutine() > goroutines; runtime.Gosched() {
@@ -627,9 +664,9 @@ func TestNoLeak(t *testing.T) {
 	}
 }
 
-func openFiles(t testing.TB) int {
+func countFiles(t testing.TB, dir string) int {
 	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		t.Fatal(err)
 	}

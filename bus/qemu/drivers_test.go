@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -58,6 +60,16 @@ var (
 	nics  = []nic{vmx, pro, em, gc, pro74}
 )
 
+// TestMain lets more tests run at a time than there are processors: most of their
+// time is the models' own delays.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	os.Exit(m.Run())
+}
+
 func needQEMU(t testing.TB) {
 	t.Helper()
 	if _, err := exec.LookPath(qemu.DefaultProgram); err != nil {
@@ -97,14 +109,27 @@ func eachWay(t *testing.T, nics []nic, test func(*testing.T, nic)) {
 	}
 }
 
-// serve puts vfio-user between a station's device and its driver.
+// serve puts vfio-user between a station's device and its driver. The device ends
+// with the driver.
 func serve(ctx context.Context, t *testing.T, s *rig.Station) {
+	t.Helper()
+	device, rest := s.Bus, s.Close
+	wait := serveOne(ctx, t, s, device)
+	s.Close = func() {
+		wait()
+		device.Close()
+		rest()
+	}
+}
+
+// serveOne makes a station's device one that is served to a driver. wait waits
+// until the driver has left.
+func serveOne(ctx context.Context, t *testing.T, s *rig.Station, device bus.Device) (wait func()) {
 	t.Helper()
 	server, client, err := vfiouser.Pair()
 	if err != nil {
 		t.Fatal(err)
 	}
-	device := s.Bus
 	ended := make(chan error, 1)
 	go func() {
 		ended <- vfiouser.ServeConn(context.Background(), server, device, vfiouser.ServeOptions{RequireSealed: true})
@@ -112,13 +137,10 @@ func serve(ctx context.Context, t *testing.T, s *rig.Station) {
 	if s.Bus, err = vfiouser.Open(ctx, client, vfiouser.DialOptions{Name: "test"}); err != nil {
 		t.Fatal(err)
 	}
-	rest := s.Close
-	s.Close = func() {
+	return func() {
 		if err := <-ended; err != nil {
 			t.Errorf("server: %v", err)
 		}
-		device.Close()
-		rest()
 	}
 }
 
@@ -664,6 +686,30 @@ func TestDriverAttach(t *testing.T) {
 		n.Start()
 		n.WaitLink(true)
 		n.RoundTrip()
+	})
+}
+
+// TestDriverSuccessors: one driver after the other gets the device, with memory of
+// its own, as plugins do that are replaced.
+func TestDriverSuccessors(t *testing.T) {
+	each(t, []nic{vmx, pro, pro74}, func(t *testing.T, c nic) {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		s, err := rig.NewQEMUStation(ctx, rig.QEMUOptions{Model: c.model, MAC: rig.MAC, NoFlowControl: c.drops})
+		if err != nil {
+			t.Fatal(err)
+		}
+		device, end := s.Bus, s.Close
+		defer end()
+		defer device.Close()
+		for i := range 6 {
+			t.Run(fmt.Sprint(i), func(t *testing.T) {
+				next := *s
+				next.Close = serveOne(ctx, t, &next, device)
+				n := rig.On(t, c.driver(), &next, rig.Options{Memory: rig.SharedMemory, Deadline: patience})
+				n.RoundTrip()
+			})
+		}
 	})
 }
 
