@@ -98,6 +98,9 @@ func (r *Result) caption() string {
 	if r.Retransmits > 0 {
 		text += ", " + c[5] + " retr"
 	}
+	if r.Drops > 0 {
+		text += ", " + c[6] + " drops"
+	}
 	return text
 }
 
@@ -137,10 +140,10 @@ svg { max-width: 100%; height: auto }
 rows, as long as a row's throughput is part of its group's best. Figures are to be compared with those of this run and
 no other.</p>
 {{.Picture}}
-<table><tr><th>row</th><th>ratio to LRO off</th><th>Gbit/s</th><th>CPU s/GB</th><th>interrupts/s</th><th>segments/packet</th><th>retransmits</th><th>idle</th><th>what and why</th></tr>
+<table><tr><th>row</th><th>ratio to LRO off</th><th>Gbit/s</th><th>CPU s/GB</th><th>interrupts/s</th><th>segments/packet</th><th>retransmits</th><th>drops</th><th>idle</th><th>what and why</th></tr>
 {{- range .Lines}}
 {{- if .Group}}
-<tr class="group"><td colspan="9">{{.Group}}</td></tr>
+<tr class="group"><td colspan="10">{{.Group}}</td></tr>
 {{- end}}
 <tr><td>{{.ID}}</td>{{range .Cells}}<td>{{.}}</td>{{end}}<td>{{.What}}. {{.Why}}{{range .Problems}} <span class="problem">{{.}}</span>{{end}}{{if .Refusal}} <i>{{.Refusal}}</i>{{end}}</td></tr>
 {{- end}}

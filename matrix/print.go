@@ -17,7 +17,7 @@ func (p *Report) Print(w io.Writer) {
 		if r.Group != group {
 			group = r.Group
 			fmt.Fprintf(t, "\n%s\n", group)
-			fmt.Fprintln(t, "ROW\tRATIO\tGbit/s\tCPU s/GB\tINTR/s\tSEG/PKT\tRETRANS\tIDLE\tWHAT")
+			fmt.Fprintln(t, "ROW\tRATIO\tGbit/s\tCPU s/GB\tINTR/s\tSEG/PKT\tRETRANS\tDROPS\tIDLE\tWHAT")
 		}
 		fmt.Fprintln(t, strings.Join(append([]string{r.ID}, r.cells()...), "\t")+"\t"+r.title())
 	}
@@ -31,10 +31,10 @@ func (p *Report) Print(w io.Writer) {
 }
 
 // cells are a result's figures as text: ratio, throughput, CPU, interrupts,
-// segments, retransmits, idle.
+// segments, retransmits, drops, idle.
 func (r *Result) cells() []string {
 	if r.Expect == Refused {
-		return []string{"refused", "-", "-", "-", "-", "-", "-"}
+		return []string{"refused", "-", "-", "-", "-", "-", "-", "-"}
 	}
 	ratio, segments := "-", "-"
 	if r.Ratio > 0 {
@@ -45,7 +45,7 @@ func (r *Result) cells() []string {
 	}
 	return []string{
 		ratio, fmt.Sprintf("%.3f", r.Gbps), fmt.Sprintf("%.2f", r.CPUSecondsPerGB), fmt.Sprintf("%.0f", r.InterruptsPerSecond),
-		segments, fmt.Sprint(r.Retransmits), fmt.Sprintf("%.0f%%", 100*r.Idle),
+		segments, fmt.Sprint(r.Retransmits), fmt.Sprint(r.Drops), fmt.Sprintf("%.0f%%", 100*r.Idle),
 	}
 }
 

@@ -50,6 +50,7 @@ type Result struct {
 	PacketsPerSecond    float64 `json:"packets_per_second"` // that the NIC was handed, or sent
 	SegmentsPerPacket   float64 `json:"segments_per_packet"`
 	Retransmits         uint64  `json:"retransmits"`
+	Drops               uint64  `json:"drops"` // of packets, by the NIC's interface, for any reason
 	// Idle is the share of the time, in tenths of a second, in which nothing
 	// arrived; IdleEnd tells whether the last of them was one.
 	Idle    float64 `json:"idle_share"`
@@ -296,11 +297,12 @@ func (r *Result) take(p *adminpb.Report, before *adminpb.StatusReply) {
 		r.Retransmits = s.Stream.Retransmits - before.Streams[n].Retransmits
 	}
 	r.CPUSecondsPerGB = p.CpuSecondsPerGigabyte
-	for _, i := range p.Interfaces {
+	for n, i := range p.Interfaces {
 		if i.Interface.Name != "nic" {
 			continue
 		}
 		r.InterruptsPerSecond = i.InterruptsPerSecond
+		r.Drops = i.Interface.Drops - before.Interfaces[n].Drops
 		r.PacketsPerSecond, r.SegmentsPerPacket = i.RxPps, i.SegmentsPerDelivered
 		if r.Direction == Send {
 			r.PacketsPerSecond, r.SegmentsPerPacket = i.TxPps, 0
