@@ -280,7 +280,7 @@ func TestCorruption(t *testing.T) {
 				if ipv6 && unprotected(bit/8-14) {
 					continue
 				}
-				_, out, _ := runBatch(t, Options{}, in)
+				_, out, _ := runBatch(t, Options{Flows: 8}, in)
 				for i := range out {
 					m := members(t, in, &out[i])
 					if len(m) > 1 && slices.Contains(m, victim) {

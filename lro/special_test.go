@@ -84,10 +84,15 @@ func TestEvictionPrefersEndedFlows(t *testing.T) {
 // TestRule66ManyFlows: 4096 flows in turn merge nothing within a batch.
 func TestRule66ManyFlows(t *testing.T) {
 	in := roundRobin(4096, 4096, 8)
+	e := New(Options{})
 	for i := 0; i < len(in); i += 64 {
-		if _, out, _ := runBatch(t, Options{}, in[i:i+64]); len(out) != 64 {
+		part := in[i : i+64]
+		frames := snapshot(part)
+		out := e.Batch(part, nil)
+		if len(out) != 64 {
 			t.Fatalf("%d outputs", len(out))
 		}
+		checkBatch(t, frames, part, out)
 	}
 }
 
@@ -281,7 +286,7 @@ func TestTruncatedEverywhere(t *testing.T) {
 				for _, length := range []int{n, len(f)} {
 					for _, flags := range []PacketFlags{0, HardwareCoalesced} {
 						in := []Packet{{Data: short, Len: uint32(length), Flags: flags}}
-						out := New(Options{}).Batch(in, nil)
+						out := New(Options{Flows: 8}).Batch(in, nil)
 						if len(out) != 1 || out[0].Flags&Merged != 0 {
 							t.Fatalf("%d bytes: %+v", n, out)
 						}
@@ -303,7 +308,7 @@ func TestAllHeaderLengths(t *testing.T) {
 						f[l4+12] = byte(doff) << 4
 					}
 				})...)
-				runBatch(t, Options{}, in)
+				runBatch(t, Options{Flows: 8}, in)
 			}
 		}
 	}
