@@ -140,6 +140,7 @@ func (i *netInterface) put(ctx context.Context, before, after outcome) (framewor
 // change is a change that was thought through and not made yet.
 type change struct {
 	of      *netInterface
+	was     wish
 	wish    wish
 	before  outcome
 	after   outcome
@@ -163,7 +164,7 @@ func (i *netInterface) prepare(ctx context.Context, w wish) (*change, error) {
 	if n, most := max(after.plan.RxQueues, after.plan.TxQueues), i.host.Layout().Queues; n > most {
 		return nil, fmt.Errorf("interface %s: %d queues: it has buffers for %d, laid out when it started; write the number into the config and start nicd again", i.config.Name, n, most)
 	}
-	c := &change{of: i, wish: w, before: i.inForce(), after: after}
+	c := &change{of: i, was: i.wish, wish: w, before: i.inForce(), after: after}
 	c.entries = differences(c.before, after)
 	c.after.plan.Restart = needRestart(c.entries)
 	if c.effect, err = i.control.Effect(ctx, c.after.plan); err != nil {
@@ -213,6 +214,19 @@ func (c *change) commit(ctx context.Context) error {
 		c.of.log.Info().Str("what", d.what).Str("from", d.from).Str("to", d.to).Stringer("effect", effect).Msg("changed")
 	}
 	return nil
+}
+
+// undo takes a change back that was made.
+func (c *change) undo(ctx context.Context) error {
+	c.of.wish = c.was
+	if len(c.entries) == 0 {
+		c.of.enforce(c.before)
+		return nil
+	}
+	before := c.before
+	before.plan.Restart = c.after.plan.Restart
+	_, err := c.of.apply(ctx, before)
+	return err
 }
 
 // reply says what the change is.

@@ -82,10 +82,7 @@ func commitAll(ctx context.Context, changes []*change) error {
 			continue
 		}
 		for _, done := range changes[:n] {
-			if len(done.entries) == 0 {
-				continue
-			}
-			if _, undo := done.of.apply(ctx, done.before); undo != nil {
+			if undo := done.undo(ctx); undo != nil {
 				err = errors.Join(err, fmt.Errorf("and what was changed before could not be undone: %w", undo))
 			}
 		}
