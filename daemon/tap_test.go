@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,14 +142,15 @@ func TestTAP(t *testing.T) {
 		driver, model string
 		extra         string
 		coalesced     engine.RxCounter // that has to count on the receiver
+		gso           string           // what the kernel has to get: coalesced packets, with a size that is known or not
 	}{
-		{"vmxnet3 revision 3", "vmxnet3", vmxnet3Model(3), "", engine.RxHardwareCoalesced},
-		{"vmxnet3 revision 1", "vmxnet3", vmxnet3Model(1), "", engine.RxPackets},
-		{"vmxnet3 jumbo in small buffers", "vmxnet3", vmxnet3Model(3), "mtu = 9000\n  buffer_size = 2048", engine.RxHardwareCoalesced},
-		{"vmxnet3 lro off", "vmxnet3", vmxnet3Model(3), "features { lro = false }", engine.RxPackets},
-		{"vmxnet3 software lro", "vmxnet3", vmxnet3Model(3), `features { lro = true }` + "\n  " + `quirks { lro-owner = "software" }`, engine.RxSoftwareCoalesced},
-		{"vmxnet3 no offloads", "vmxnet3", vmxnet3Model(3), "features {\n    lro = false\n    tso = false\n    tx-csum = false\n    rx-csum = false\n  }", engine.RxPackets},
-		{"82574L", "e1000", `model = "82574L"`, "", engine.RxSoftwareCoalesced},
+		{"vmxnet3 revision 3", "vmxnet3", vmxnet3Model(3), "", engine.RxHardwareCoalesced, known},
+		{"vmxnet3 revision 1", "vmxnet3", vmxnet3Model(1), "", engine.RxPackets, guessed},
+		{"vmxnet3 jumbo in small buffers", "vmxnet3", vmxnet3Model(3), "mtu = 9000\n  buffer_size = 2048", engine.RxHardwareCoalesced, known},
+		{"vmxnet3 lro off", "vmxnet3", vmxnet3Model(3), "features { lro = false }", engine.RxPackets, none},
+		{"vmxnet3 software lro", "vmxnet3", vmxnet3Model(3), `features { lro = true }` + "\n  " + `quirks { lro-owner = "software" }`, engine.RxSoftwareCoalesced, known},
+		{"vmxnet3 no offloads", "vmxnet3", vmxnet3Model(3), "features {\n    lro = false\n    tso = false\n    tx-csum = false\n    rx-csum = false\n  }", engine.RxPackets, none},
+		{"82574L", "e1000", `model = "82574L"`, "", engine.RxSoftwareCoalesced, known},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			left, right := testns.LinkName(), testns.LinkName()
@@ -162,11 +164,50 @@ func TestTAP(t *testing.T) {
 					t.Errorf("%s: %s is 0", i.config.Name, engine.RxCounters[c.coalesced].Name)
 				}
 				s := i.port.(*tap.Port).Stats()
+				if got := gsoKind(s); got != c.gso {
+					t.Errorf("%s: the kernel got %s: %+v", i.config.Name, got, s)
+				}
 				if s.UpPackets == 0 || s.DownPackets == 0 || s.UpRefused+s.UpOpaque+s.UpGone+s.DownNonsense != 0 {
 					t.Errorf("%s: %+v", i.config.Name, s)
 				}
 			}
 		})
+	}
+}
+
+// What the kernel got of coalesced packets.
+const (
+	none    = "none"
+	known   = "segments of a known size"
+	guessed = "segments of a guessed size"
+)
+
+func gsoKind(s tap.Stats) string {
+	switch {
+	case s.UpCoalesced == 0:
+		return none
+	case s.UpEstimated == 0:
+		return known
+	}
+	return guessed
+}
+
+func TestTAPMistakes(t *testing.T) {
+	testns.NeedTAP(t)
+	text := inProcess + nicText("a", "vmxnet3", vmxnet3Model(3), "", tapText("lo"))
+	c, err := config.Parse("test.hcl", []byte(text), config.Vocabulary{Drivers: []string{"vmxnet3", "e1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Start(t.Context(), Options{
+		Config: c, Bundled: []framework.Driver{vmxnet3.New(), e1000.New()}, Socket: filepath.Join(t.TempDir(), "s"), Log: zerolog.Nop(),
+	})
+	if err == nil {
+		d.Stop()
+		t.Fatal("it started")
+	}
+	if want := "port of interface a: the name lo is in use by another interface"; !strings.HasSuffix(err.Error(), want) || !strings.HasPrefix(err.Error(), "test.hcl:") {
+		t.Errorf("%v; want %q", err, want)
 	}
 }
 
