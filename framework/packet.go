@@ -142,7 +142,8 @@ const (
 	// otherwise it counted up by one.
 	IPIDFixed
 
-	// Segment (down): cut into TCP segments of SegmentSize payload bytes (TSO).
+	// Segment (down): cut into TCP segments of SegmentSize payload bytes (TSO). A
+	// driver finds all headers in the first fragment; the engine sees to it.
 	Segment
 	// Completion (down, set by the engine): this packet must produce a
 	// completion; the others may.

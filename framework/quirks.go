@@ -29,7 +29,7 @@ var LROOwnerQuirk = NewChoiceQuirk(QuirkInfo{
 // fragment when the device is to look at them.
 var ContiguousHeadersQuirk = NewBoolQuirk(QuirkInfo{
 	Name:      "contiguous-headers",
-	Doc:       "The headers of a packet with a transmit offload must lie in its first fragment; the engine pulls them up.",
+	Doc:       "The headers of a packet with a transmit offload must lie in its first fragment, not only those of a TSO packet, which always do; the engine pulls them up.",
 	Reference: "OpenBSD vmx(4) c95756fbdbd6; Linux vmxnet3 copies headers to its data ring",
 	Live:      true,
 }, false)

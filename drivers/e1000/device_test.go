@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"nicd/drivers/e1000"
-	"nicd/framework/drivertest/rig"
 	"nicd/framework"
+	"nicd/framework/drivertest"
+	"nicd/framework/drivertest/rig"
+	"nicd/framework/drivertest/simbench"
 	"nicd/sim"
 	model "nicd/sim/e1000"
 	"nicd/sim/vmxnet3"
@@ -27,15 +29,15 @@ func start(t testing.TB, m model.Options, opt rig.NetOptions) (*rig.Net, *model.
 	return rig.NewNet(t, e1000.New(), dev, opt), dev
 }
 
-// TestSuite runs what holds for each driver, on each chip.
-func TestSuite(t *testing.T) {
-	for name, kind := range chips {
-		t.Run(name, func(t *testing.T) {
-			rig.Suite(t, func(t *testing.T, opt rig.NetOptions) *rig.Net {
-				n, _ := start(t, model.Options{Kind: kind}, opt)
-				n.NoReceiveV6 = kind == model.I82540EM
-				return n
-			})
+// TestConformance runs what holds for each driver, on each chip.
+func TestConformance(t *testing.T) {
+	for _, model := range simbench.Models(e1000.New()) {
+		t.Run(model, func(t *testing.T) {
+			b, err := simbench.New(e1000.New(), model, simbench.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			drivertest.Run(t, b)
 		})
 	}
 }

@@ -66,7 +66,9 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 	}
 	switch how {
 	case framework.ResetByIORegister:
-		h.writeThroughIO(regCTRL, h.read(regCTRL)|ctrlRST)
+		if err := h.writeThroughIO(regCTRL, h.read(regCTRL)|ctrlRST); err != nil {
+			return fmt.Errorf("e1000: %w", err)
+		}
 	default:
 		h.set(regCTRL, ctrlRST)
 	}
@@ -84,18 +86,27 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 
 // writeThroughIO writes a register through the window in the I/O BAR, or as usual
 // if the bus does not reach that.
-func (h *hardware) writeThroughIO(reg, v uint32) {
+func (h *hardware) writeThroughIO(reg, v uint32) error {
 	for i := bus.BAR1; i <= bus.BAR5; i++ {
-		if low, err := h.bus.ReadConfig(0x10+4*i, 4); err != nil || low&1 == 0 {
+		low, err := h.bus.ReadConfig(0x10+4*i, 4)
+		if err != nil {
+			return err
+		}
+		if low&1 == 0 {
 			continue
 		}
-		if io, err := h.bus.Region(i); err == nil {
+		io, err := h.bus.Region(i)
+		switch {
+		case err == nil:
 			io.Write32(ioAddr, reg)
 			io.Write32(ioData, v)
-			return
+			return nil
+		case !errors.Is(err, bus.ErrNoRegion) && !errors.Is(err, bus.ErrUnsupported):
+			return err
 		}
 	}
 	h.write(reg, v)
+	return nil
 }
 
 // nvm reads a word of the EEPROM.

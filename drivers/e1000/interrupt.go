@@ -20,18 +20,16 @@ func (r *run) bits(v *framework.Vector) (bits uint32) {
 	return bits
 }
 
-// Interrupt acknowledges. A queue's MSI-X vector needs no register: EIAC has
-// cleared its causes and masked it when it fired.
+// Interrupt acknowledges. The MSI-X vector of queues alone needs no register: when
+// it fired, EIAC has cleared its causes and IAM has masked it.
 func (d *device) Interrupt(v int) framework.Cause {
 	vec := &d.run.vectors[v]
 	if d.run.cfg.Interrupts.Kind != bus.MSIX {
 		return d.unnamed(vec)
 	}
 	cause := vec.Cause
-	if cause.Rx|cause.Tx != 0 {
-		vec.Fired()
-	}
 	if !cause.Admin {
+		vec.Fired()
 		return cause
 	}
 	icr := d.read(regICR)

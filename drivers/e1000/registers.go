@@ -14,6 +14,7 @@ const (
 	regIMS     = 0x00D0
 	regIMC     = 0x00D8
 	regEIAC    = 0x00DC
+	regIAM     = 0x00E0
 	regIVAR    = 0x00E4
 	regEITR    = 0x00E8 // + 4*vector
 	regRCTL    = 0x0100
@@ -76,6 +77,7 @@ const (
 
 // Bits of regCTRLEXT.
 const (
+	ctrlExtAutoMask     = 1 << 24 // EIAME: an MSI-X vector that fires masks what is in IAM
 	ctrlExtDriverLoaded = 1 << 28
 	ctrlExtClearPBA     = 1 << 31 // an MSI-X vector's pending bit goes when it fires
 )

@@ -327,7 +327,8 @@ func (d *device) route(plan *framework.VectorPlan) {
 	}
 	d.write(regIVAR, ivar)
 	d.write(regEIAC, intQueues)
-	d.set(regCTRLEXT, ctrlExtClearPBA)
+	d.write(regIAM, intQueues)
+	d.set(regCTRLEXT, ctrlExtClearPBA|ctrlExtAutoMask)
 	for v := range plan.Vectors {
 		d.write(regEITR+4*uint32(v), moderation)
 	}

@@ -8,9 +8,11 @@ import (
 	"testing"
 
 	"nicd/bus"
-	"nicd/framework/drivertest/rig"
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
+	"nicd/framework/drivertest"
+	"nicd/framework/drivertest/rig"
+	"nicd/framework/drivertest/simbench"
 	"nicd/sim"
 	"nicd/sim/e1000"
 	model "nicd/sim/vmxnet3"
@@ -26,14 +28,15 @@ func start(t testing.TB, m model.Options, opt rig.NetOptions) (*rig.Net, *model.
 	return rig.NewNet(t, vmxnet3.New(), dev, opt), dev
 }
 
-// TestSuite runs what holds for each driver, on each revision.
-func TestSuite(t *testing.T) {
-	for _, revision := range []int{1, 2, 3, 4} {
-		t.Run([]string{"", "rev1", "rev2", "rev3", "rev4"}[revision], func(t *testing.T) {
-			rig.Suite(t, func(t *testing.T, opt rig.NetOptions) *rig.Net {
-				n, _ := start(t, model.Options{Revision: revision}, opt)
-				return n
-			})
+// TestConformance runs what holds for each driver, on each revision.
+func TestConformance(t *testing.T) {
+	for _, model := range simbench.Models(vmxnet3.New()) {
+		t.Run(model, func(t *testing.T) {
+			b, err := simbench.New(vmxnet3.New(), model, simbench.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			drivertest.Run(t, b)
 		})
 	}
 }

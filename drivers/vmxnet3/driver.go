@@ -99,6 +99,9 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 	d.mac = regs.permanentMAC()
 	d.kind, d.mask = regs.interruptConf()
 	d.mode = d.currentMode()
+	if regs.gone() { // then none of the answers above was one
+		return nil, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
+	}
 	d.log.Debug().Int("revision", d.revision).Stringer("mac", d.mac).Str("mode", d.mode).Msg("attached")
 	return d, nil
 }

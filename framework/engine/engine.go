@@ -84,6 +84,11 @@ type Options struct {
 	// each other (BenchmarkTasks).
 	SeparateTasks bool
 
+	// Stopped, if set, is called each time when the device has been stopped or did
+	// not start: memory that the driver was given meanwhile is nobody's any more
+	// (framework.DMA).
+	Stopped func()
+
 	// Watchdog is the age at which a packet that the device was given makes its
 	// queue suspect; 0 is two seconds. Cooldown is the least time between two
 	// resets of a device by the watchdog; 0 is ten seconds.
@@ -214,6 +219,9 @@ func checkOptions(o *Options, info *framework.Info) error {
 	}
 	if o.Watchdog == 0 {
 		o.Watchdog = 2 * time.Second
+	}
+	if o.Stopped == nil {
+		o.Stopped = func() {}
 	}
 	if o.Cooldown == 0 {
 		o.Cooldown = 10 * time.Second

@@ -364,6 +364,36 @@ func TestChangePlacement(t *testing.T) {
 	r.finish()
 }
 
+// TestStopped: who lends memory hears of every stop, and of starts that fail.
+func TestStopped(t *testing.T) {
+	ctx := context.Background()
+	stops := 0
+	r := newRig(t, 1, func(r *rig) { r.opts.Stopped = func() { stops++ } }).start()
+	expect := func(what string, want int) {
+		t.Helper()
+		if stops != want {
+			t.Errorf("%s: told %d times, want %d", what, stops, want)
+		}
+	}
+	expect("started", 0)
+	p := r.e.plan
+	p.Restart = true
+	if _, err := r.e.Change(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	expect("restarted", 1)
+	r.dev.failing = 1
+	if _, err := r.e.Change(ctx, p); err == nil {
+		t.Fatal("started")
+	}
+	expect("stopped, not started, started", 3)
+	if err := r.e.Stop(ctx); err != nil {
+		t.Fatal(err)
+	}
+	expect("stopped", 4)
+	r.finish()
+}
+
 func TestDeviceGone(t *testing.T) {
 	r := newRig(t, 1, nil).start()
 	r.until("unmasked", func() bool { r.dev.mu.Lock(); defer r.dev.mu.Unlock(); return !r.dev.masked[0] })

@@ -49,7 +49,7 @@ func (e *Engine) run(ctx context.Context, p Plan) (err error) {
 	if err := e.openVectors(&p); err != nil {
 		return err
 	}
-	undo = append(undo, e.closeVectors)
+	undo = append(undo, e.closeVectors, e.opts.Stopped)
 	queues, err := e.dev.Start(e.config(&p))
 	if err != nil {
 		return fmt.Errorf("%s: start: %w", e.opts.Name, err)
@@ -106,7 +106,7 @@ func (e *Engine) adopt(queues framework.Queues) {
 }
 
 func (e *Engine) startRx(q int, dev framework.RxQueue) {
-	if e.rx[q].start(dev, e.rxCapacity()) {
+	if e.rx[q].start(dev, e.plan.RxDescriptors-1, e.rxCapacity()) {
 		return
 	}
 	e.page.add(ShortOfBuffers, 1)
@@ -310,6 +310,7 @@ func (e *Engine) halt(ctx context.Context) error {
 	for _, q := range e.tx[:e.plan.TxQueues] {
 		q.stop()
 	}
+	e.opts.Stopped()
 	e.closeVectors()
 	e.tasks, e.rxTasks, e.txTasks = nil, nil, nil
 	e.admin.takeFaults() // of what does not run any more

@@ -69,9 +69,15 @@ func (q *rxQueue) setBudget(n int) {
 
 // start takes over a started device's queue and fills its ring. It tells whether
 // there were enough buffers.
-func (q *rxQueue) start(dev framework.RxQueue, capacity int) bool {
+// The ring takes perRing buffers; a device with more rings has capacity for a
+// multiple of that.
+func (q *rxQueue) start(dev framework.RxQueue, perRing, capacity int) bool {
 	q.dev, q.capacity, q.faulty = dev, capacity, false
-	q.low = min(capacity/4, len(q.pool.places)/4, framework.MaxFragments)
+	// Packets may need a buffer of the first ring, and the last buffers may all be
+	// in the others, which are filled after it.
+	perRing = min(perRing, capacity)
+	others := max(min(capacity, len(q.pool.places))-perRing, 0)
+	q.low = others + min(perRing/4, (len(q.pool.places)-others)/4, framework.MaxFragments)
 	q.reclaim()
 	return q.refill()
 }

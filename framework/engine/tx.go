@@ -134,8 +134,8 @@ func (q *txQueue) round() bool {
 		return false
 	}
 	worked := q.reap()
-	if q.stage.empty() && q.next == len(q.in.Packets) {
-		q.take()
+	if q.stage.empty() && q.next == len(q.in.Packets) && q.take() {
+		worked = true
 	}
 	if q.idle() {
 		if worked {
@@ -219,13 +219,14 @@ func (q *txQueue) flushDone() {
 	}
 }
 
-// take gets the next batch from above.
-func (q *txQueue) take() {
+// take gets the next batch from above and tells whether there was one: it may all
+// have been dropped, and then its buffers go back all the same.
+func (q *txQueue) take() bool {
 	q.in.Reset()
 	q.next = 0
 	q.upper.Take(q.id, q.in)
 	if len(q.in.Packets) == 0 {
-		return
+		return false
 	}
 	bytes := uint64(0)
 	for i := range q.in.Packets {
@@ -234,11 +235,12 @@ func (q *txQueue) take() {
 	q.count[TxTaken] += uint64(len(q.in.Packets))
 	q.count[TxTakenBytes] += bytes
 	if q.linkUp.Load() {
-		return
+		return true
 	}
 	for ; q.next < len(q.in.Packets); q.next++ {
 		q.dropTaken(q.next, framework.DropTxLinkDown)
 	}
+	return true
 }
 
 // dropTaken drops packet i of what was taken.

@@ -161,7 +161,9 @@ func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, long
 	if w&cut != 0 {
 		return w, framework.NoDrop
 	}
-	if r.contiguous && w&sum == 0 && p.Flags&framework.ChecksumPartial != 0 && first < headerLen(p) {
+	// Drivers edit the headers of a packet that the device cuts: see
+	// framework.ClearForSegment.
+	if (r.contiguous || w&seed != 0) && w&sum == 0 && p.Flags&framework.ChecksumPartial != 0 && first < headerLen(p) {
 		w |= gather
 		frags++
 	}

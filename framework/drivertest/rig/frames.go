@@ -15,15 +15,20 @@ type Frame struct {
 	Port     uint16 // source port
 	Seq      uint32
 	Payload  int
-	BadIP    bool // wrong header checksum
-	BadL4    bool // wrong TCP or UDP checksum
-	Partial  bool // pseudo-header sum in place of the checksum
-	NoLength bool // Partial, without the length, as for TSO
+	// IPOptions and TCPOptions are so many bytes of options, multiples of four.
+	IPOptions, TCPOptions int
+	TCPFlags              byte   // ACK if 0
+	ID                    uint16 // IPv4's, 1 if 0
+	BadIP                 bool   // wrong header checksum
+	BadL4                 bool   // wrong TCP or UDP checksum
+	NoSum                 bool   // UDP over IPv4 without a checksum
+	Partial               bool   // pseudo-header sum in place of the checksum
+	NoLength              bool   // Partial, without the length, as for TSO
 }
 
 // L4 is where the frame's TCP or UDP header starts.
 func (f Frame) L4() int {
-	at := 14 + 20
+	at := 14 + 20 + f.IPOptions
 	if f.V6 {
 		at = 14 + 40
 	}
@@ -38,7 +43,7 @@ func (f Frame) HeaderLen() int {
 	if f.UDP {
 		return f.L4() + 8
 	}
-	return f.L4() + 20
+	return f.L4() + 20 + f.TCPOptions
 }
 
 // SumOffset is where the checksum lies in the TCP or UDP header.
@@ -51,8 +56,17 @@ func (f Frame) SumOffset() int {
 
 // Offload is the metadata of a packet whose checksum the device is to fill in.
 func (f Frame) Offload() framework.Packet {
+	flags := framework.IPv4
+	if f.V6 {
+		flags = framework.IPv6
+	}
+	if f.UDP {
+		flags |= framework.UDP
+	} else {
+		flags |= framework.TCP
+	}
 	return framework.Packet{
-		Flags:         framework.ChecksumPartial,
+		Flags:         flags | framework.ChecksumPartial,
 		HeaderLen:     uint16(f.HeaderLen()),
 		ChecksumStart: uint16(f.L4()), ChecksumOffset: uint16(f.SumOffset()),
 	}
@@ -89,6 +103,7 @@ func (f Frame) Build() []byte {
 	sumAt := l4 + f.SumOffset()
 	pseudo := pseudoSum(b[ip:], f.protocol(), length)
 	switch {
+	case f.NoSum:
 	case f.NoLength:
 		binary.BigEndian.PutUint16(b[sumAt:], pseudoSum(b[ip:], f.protocol(), 0))
 	case f.Partial:
@@ -119,9 +134,11 @@ func (f Frame) appendIP(b []byte, length int) []byte {
 	}
 	b = append(b, 0x08, 0)
 	at := len(b)
-	b = append(b, 0x45, 0)
-	b = binary.BigEndian.AppendUint16(b, uint16(20+length))
-	b = append(b, 0, 1, 0x40, 0, 64, f.protocol(), 0, 0, 10, 0, 0, 2, 10, 0, 0, 1)
+	b = append(b, 0x45+byte(f.IPOptions/4), 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(20+f.IPOptions+length))
+	b = binary.BigEndian.AppendUint16(b, max(f.ID, 1))
+	b = append(b, 0x40, 0, 64, f.protocol(), 0, 0, 10, 0, 0, 2, 10, 0, 0, 1)
+	b = appendNOPs(b, f.IPOptions)
 	binary.BigEndian.PutUint16(b[at+10:], ^sum(0, b[at:]))
 	if f.BadIP {
 		b[at+10] ^= 0x55
@@ -141,22 +158,47 @@ func (f Frame) appendL4(b []byte, length int) []byte {
 	}
 	b = binary.BigEndian.AppendUint32(b, f.Seq)
 	b = binary.BigEndian.AppendUint32(b, 77)
-	return append(b, 5<<4, 0x10, 0x20, 0, 0, 0, 0, 0)
+	flags := f.TCPFlags
+	if flags == 0 {
+		flags = flagACK
+	}
+	b = append(b, byte(5+f.TCPOptions/4)<<4, flags, 0x20, 0, 0, 0, 0, 0)
+	return appendNOPs(b, f.TCPOptions)
 }
 
-// Sums tells whether the checksums of an IP frame without tag are right.
+const flagACK = 0x10
+
+// appendNOPs appends options that say nothing, which is the same byte for IPv4 and
+// for TCP.
+func appendNOPs(b []byte, n int) []byte {
+	for range n {
+		b = append(b, 1)
+	}
+	return b
+}
+
+// Sums tells whether the checksums of a TCP or UDP frame are right. Padding behind
+// the IP packet does not count.
 func Sums(b []byte) bool {
-	ip, l4 := 14, 14+20
-	length := len(b) - l4
-	protocol := b[min(ip+9, len(b)-1)]
-	if b[12] == 0x86 {
-		l4 = ip + 40
-		length = len(b) - l4
-		protocol = b[ip+6]
-	} else if sum(0, b[ip:l4]) != 0xFFFF {
+	ip, etherType := framework.NetworkHeader(b)
+	var l4, end int
+	var protocol byte
+	switch {
+	case etherType == 0x0800 && len(b) >= ip+20:
+		l4, end, protocol = ip+int(b[ip]&15)*4, ip+int(binary.BigEndian.Uint16(b[ip+2:])), b[ip+9]
+		if l4 > len(b) || sum(0, b[ip:l4]) != 0xFFFF {
+			return false
+		}
+	case etherType == 0x86DD && len(b) >= ip+40:
+		l4, protocol = ip+40, b[ip+6]
+		end = l4 + int(binary.BigEndian.Uint16(b[ip+4:]))
+	default:
 		return false
 	}
-	return sum(uint32(pseudoSum(b[ip:], protocol, length)), b[l4:]) == 0xFFFF
+	if end < l4 || end > len(b) {
+		return false
+	}
+	return sum(uint32(pseudoSum(b[ip:], protocol, end-l4)), b[l4:end]) == 0xFFFF
 }
 
 func pseudoSum(ip []byte, protocol byte, length int) uint16 {

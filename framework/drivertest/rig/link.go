@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -88,8 +89,6 @@ type Net struct {
 	*Rig
 	*Station
 	Bus bus.Device
-
-	NoReceiveV6 bool // goes away
 }
 
 // NetOptions are what a Net is made of. The zero value works.
@@ -180,19 +179,89 @@ func (n *Net) Arrives() sim.Received {
 // Apply changes the settings in force and wants the effect to be want.
 func (n *Net) Apply(want framework.Effect, change func(*framework.Settings)) {
 	n.T.Helper()
+	if effect := n.Change(change); effect != want {
+		n.T.Errorf("effect is %v, want %v", effect, want)
+	}
+}
+
+// Change changes the settings in force, in the way that the driver wants, and
+// returns which that was.
+func (n *Net) Change(change func(*framework.Settings)) framework.Effect {
+	n.T.Helper()
 	next := n.Config.Settings
 	change(&next)
 	effect, err := n.Device.Plan(next)
 	n.must(err)
-	if effect != want {
-		n.T.Errorf("effect is %v, want %v", effect, want)
-	}
 	n.Config.Settings = next
 	if effect == framework.Reset {
 		n.Stop()
 		n.Start()
 		n.WaitLink(true)
-		return
+		return effect
 	}
 	n.must(n.Device.Apply(next))
+	return effect
+}
+
+// SetFilters sets the receive filters, also those of starts to come.
+func (n *Net) SetFilters(f framework.Filters) {
+	n.T.Helper()
+	n.must(n.Device.SetFilters(f))
+	n.Config.Filters = f
+}
+
+// Admin runs the admin step once.
+func (n *Net) Admin() framework.Events { return n.Device.Admin() }
+
+// WaitCause waits for an interrupt of vector v that is about the right thing.
+func (n *Net) WaitCause(v int, right func(framework.Cause) bool) framework.Cause {
+	n.T.Helper()
+	for {
+		if c := n.WaitInterrupt(v); right(c) {
+			return c
+		}
+		n.Device.Unmask(v)
+	}
+}
+
+// RoundTrip sends a frame each way.
+func (n *Net) RoundTrip() {
+	n.T.Helper()
+	in := Frame{Payload: 100}.Build()
+	n.Inject(in)
+	got := n.Receive(1)[0]
+	if !bytes.Equal(got.Bytes, in) || got.Error != framework.NoDrop {
+		n.T.Errorf("received %x, error %v", got.Bytes, got.Error)
+	}
+	out := Frame{To: Peer, From: MAC, Payload: 333}.Build()
+	n.Send(0, out, 100, framework.Packet{})
+	if f := n.Arrives(); !bytes.Equal(f.Bytes, out) {
+		n.T.Errorf("sent %x", f.Bytes)
+	}
+}
+
+// Serve handles interrupts of all vectors until the function that it returns is
+// called.
+func (n *Net) Serve() (stop func()) {
+	ctx, cancel := context.WithCancel(n.Context)
+	var all sync.WaitGroup
+	for v := range n.Config.Interrupts.Vectors {
+		all.Go(func() {
+			for {
+				n.Device.Interrupt(v)
+				if n.Config.Interrupts.Kind == bus.INTx {
+					_ = n.Bus.UnmaskInterrupt(v)
+				}
+				n.Device.Mask(v)
+				n.Device.Unmask(v)
+				if _, err := n.Events[v].Wait(ctx); err != nil {
+					return
+				}
+			}
+		})
+	}
+	return func() {
+		cancel()
+		all.Wait()
+	}
 }

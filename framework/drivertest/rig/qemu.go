@@ -15,6 +15,11 @@ import (
 type QEMUOptions struct {
 	Model string // of qemu.Models
 	MAC   [6]byte
+	// Program is the QEMU to run; the one in the path if empty.
+	Program string
+	// Limit is how many frames the tester takes before it has no room; 0 is no
+	// limit.
+	Limit int
 	// NoFlowControl drops frames that QEMU's socket has no room for.
 	NoFlowControl bool
 }
@@ -29,13 +34,14 @@ func NewQEMUStation(ctx context.Context, opt QEMUOptions) (*Station, error) {
 	defer far.Close()
 	defer near.Close()
 	dev, err := qemu.Start(ctx, qemu.Options{
-		Name: "test", Model: opt.Model, MAC: opt.MAC, Netdev: qemu.Datagram{File: far},
+		Name: "test", Model: opt.Model, Program: opt.Program, MAC: opt.MAC, Netdev: qemu.Datagram{File: far},
 	})
 	if err != nil {
 		return nil, err
 	}
 	wire := sim.NewWire(sim.WireOptions{NoFlowControl: opt.NoFlowControl})
 	peer := sim.NewTester(wire, sim.Wants{})
+	peer.Limit = opt.Limit
 	socket, err := sim.NewSocket(wire, near, func(up bool) {
 		ctx, cancel := context.WithTimeout(context.Background(), Deadline)
 		defer cancel()

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -33,7 +34,7 @@ const (
 // Deadline is the default of Options.Deadline.
 const Deadline = 20 * time.Second
 
-// ErrNoMemory is what an allocation that Options.FailAlloc names gets.
+// ErrNoMemory is what an allocation that Rig.FailAlloc names gets.
 var ErrNoMemory = errors.New("no memory, as the test asked for")
 
 // Options are a rig's settings. The zero value works.
@@ -47,9 +48,6 @@ type Options struct {
 	Deadline time.Duration
 	// Wrap puts something between driver and device.
 	Wrap func(bus.Device) bus.Device
-	// FailAlloc, if not 0, makes that allocation of the driver's fail, counted
-	// from 1.
-	FailAlloc int
 	// Quirks overrides what the driver declares.
 	Quirks map[string]string
 	// Config changes the configuration that Start is called with.
@@ -72,8 +70,9 @@ type Rig struct {
 	Buffers *framework.Buffers
 	Context context.Context
 
-	// Allocs is how many allocations the driver has made.
-	Allocs int
+	// Allocs is how many allocations the driver has made; the one that makes it
+	// FailAlloc fails.
+	Allocs, FailAlloc int
 
 	opt     Options
 	driver  framework.Driver
@@ -83,6 +82,8 @@ type Rig struct {
 	dmaUsed int
 	mark    int // dmaUsed at Start
 	with    []owner
+	seq     []uint64 // of each buffer: how many were posted before it
+	posts   uint64
 	free    []framework.Buffer
 	sent    [][]sentPacket // per transmit queue
 	batch   *framework.Batch
@@ -114,6 +115,7 @@ func New(t T, driver framework.Driver, dev bus.Device, opt Options) *Rig {
 	r := &Rig{
 		T: t, Bus: dev, Context: ctx, opt: opt, driver: driver,
 		with:  make([]owner, opt.Buffers),
+		seq:   make([]uint64, opt.Buffers),
 		batch: framework.NewBatch(64, 4*framework.MaxFragments),
 	}
 	t.Cleanup(func() {
@@ -239,7 +241,7 @@ func (r *Rig) must(err error) {
 
 // Alloc implements framework.DMA.
 func (r *Rig) Alloc(size, align int) (framework.Block, error) {
-	if r.Allocs++; r.Allocs == r.opt.FailAlloc {
+	if r.Allocs++; r.Allocs == r.FailAlloc {
 		return framework.Block{}, ErrNoMemory
 	}
 	at := (r.dmaUsed + align - 1) / align * align
@@ -315,7 +317,9 @@ func (r *Rig) Start() {
 // and every vector is masked.
 func (r *Rig) TryStart() error {
 	r.mark = r.dmaUsed
-	r.setInterrupts()
+	if err := r.setInterrupts(); err != nil {
+		return err
+	}
 	qs, err := r.Device.Start(r.Config)
 	if err != nil {
 		r.dmaUsed = r.mark
@@ -333,14 +337,15 @@ func (r *Rig) UnmaskAll() {
 	}
 }
 
-func (r *Rig) setInterrupts() {
-	r.T.Helper()
+func (r *Rig) setInterrupts() error {
 	for len(r.Events) < r.Config.Interrupts.Vectors {
 		e, err := bus.NewEvent()
-		r.must(err)
+		if err != nil {
+			return err
+		}
 		r.Events = append(r.Events, e)
 	}
-	r.must(r.Bus.SetInterrupts(r.Config.Interrupts.Kind, r.Events[:r.Config.Interrupts.Vectors]))
+	return r.Bus.SetInterrupts(r.Config.Interrupts.Kind, r.Events[:r.Config.Interrupts.Vectors])
 }
 
 // Stop stops the device; every buffer is the rig's again.
@@ -381,6 +386,19 @@ func (r *Rig) take(n int, w owner) []framework.Buffer {
 	return taken
 }
 
+// Take takes n buffers that the test uses by itself, until Return.
+func (r *Rig) Take(n int) []framework.Buffer { return r.take(n, test) }
+
+// Lend takes n buffers that the test posts by itself.
+func (r *Rig) Lend(n int) []framework.Buffer { return r.take(n, device) }
+
+// Return takes back what Take gave.
+func (r *Rig) Return(bufs []framework.Buffer) {
+	for _, b := range bufs {
+		r.give(b)
+	}
+}
+
 // Refill posts as many buffers as receive queue q takes and returns how many.
 func (r *Rig) Refill(q int) int { return r.Post(q, len(r.free)) }
 
@@ -388,10 +406,24 @@ func (r *Rig) Refill(q int) int { return r.Post(q, len(r.free)) }
 func (r *Rig) Post(q, n int) int {
 	bufs := r.take(min(n, len(r.free)), device)
 	n = r.Queues.Rx[q].Post(bufs)
+	for _, b := range bufs[:n] {
+		r.posts++
+		r.seq[b] = r.posts
+	}
 	for _, b := range bufs[n:] {
 		r.give(b)
 	}
 	r.Queues.Rx[q].Bell()
+	return n
+}
+
+// Posted is how many buffers are with the device.
+func (r *Rig) Posted() (n int) {
+	for _, w := range r.with {
+		if w == device {
+			n++
+		}
+	}
 	return n
 }
 
@@ -400,6 +432,11 @@ type Received struct {
 	Queue int
 	Bytes []byte
 	Frags int
+	// Fragments are where the bytes were; the buffers are the rig's again.
+	Fragments []framework.Fragment
+	// Posted says of each fragment's buffer when it was posted, counted in
+	// buffers.
+	Posted []uint64
 	framework.Packet
 }
 
@@ -415,18 +452,26 @@ func (r *Rig) Poll(q int) []Received {
 }
 
 // PollOnly polls receive queue q once.
-func (r *Rig) PollOnly(q int) ([]Received, framework.Verdict) {
+func (r *Rig) PollOnly(q int) ([]Received, framework.Verdict) { return r.PollInto(q, r.batch) }
+
+// PollInto polls receive queue q once into a batch of the caller's.
+func (r *Rig) PollInto(q int, batch *framework.Batch) ([]Received, framework.Verdict) {
 	r.T.Helper()
-	r.batch.Reset()
-	verdict := r.Queues.Rx[q].Poll(r.batch)
+	batch.Reset()
+	verdict := r.Queues.Rx[q].Poll(batch)
 	var all []Received
-	for i, p := range r.batch.Packets {
+	for i, p := range batch.Packets {
 		got := Received{Queue: q, Packet: p, Frags: int(p.Frags)}
-		for _, f := range r.batch.Fragments(i) {
+		for _, f := range batch.Fragments(i) {
 			if r.with[f.Buffer] != device {
 				r.T.Fatalf("buffer %d handed out, which the device did not have", f.Buffer)
 			}
+			if f.Offset < framework.RxOffset || f.Offset+f.Len > framework.RxOffset+r.Buffers.Size {
+				r.T.Fatalf("fragment %+v of a received packet reaches outside its buffer", f)
+			}
 			got.Bytes = append(got.Bytes, r.Buffers.Bytes(f)...)
+			got.Fragments = append(got.Fragments, f)
+			got.Posted = append(got.Posted, r.seq[f.Buffer])
 			r.give(f.Buffer)
 		}
 		if uint32(len(got.Bytes)) != p.Len {
@@ -479,13 +524,19 @@ func (r *Rig) Until(what string, done func() bool) {
 // queue q, and tells whether the queue took it. It does not ring.
 func (r *Rig) Put(q int, data []byte, size int, meta framework.Packet) bool {
 	r.T.Helper()
+	return r.PutPieces(q, meta, slices.Collect(slices.Chunk(data, size))...)
+}
+
+// PutPieces is Put with the fragments given.
+func (r *Rig) PutPieces(q int, meta framework.Packet, pieces ...[]byte) bool {
+	r.T.Helper()
 	b := framework.NewBatch(1, framework.MaxFragments)
-	bufs := r.take((len(data)+size-1)/size, test)
-	meta.Len, meta.Frags = uint32(len(data)), uint16(len(bufs))
+	bufs := r.take(len(pieces), test)
+	meta.Frags = uint16(len(bufs))
 	for i, buf := range bufs {
-		part := data[i*size : min((i+1)*size, len(data))]
-		f := framework.Fragment{Buffer: buf, Offset: uint32(i % 7), Len: uint32(len(part))}
-		copy(r.Buffers.Bytes(f), part)
+		f := framework.Fragment{Buffer: buf, Offset: uint32(i % 7), Len: uint32(len(pieces[i]))}
+		meta.Len += f.Len
+		copy(r.Buffers.Bytes(f), pieces[i])
 		b.Frags = append(b.Frags, f)
 	}
 	b.Packets = append(b.Packets, meta)
@@ -504,9 +555,12 @@ func (r *Rig) Put(q int, data []byte, size int, meta framework.Packet) bool {
 
 // Reap takes completions of transmit queue q and returns how many packets were
 // finished.
-func (r *Rig) Reap(q int) int {
+func (r *Rig) Reap(q int) int { return r.ReapAtMost(q, 64) }
+
+// ReapAtMost is Reap with the number of completions that are asked for.
+func (r *Rig) ReapAtMost(q, most int) int {
 	r.T.Helper()
-	n := r.Queues.Tx[q].Completed(64)
+	n := r.Queues.Tx[q].Completed(most)
 	if n > len(r.sent[q]) {
 		r.T.Fatalf("%d packets finished, %d sent", n, len(r.sent[q]))
 	}
