@@ -255,6 +255,23 @@ func TestSocketUntilTheEnd(t *testing.T) {
 	}
 }
 
+// Restarts take no memory: a device can be started any number of times.
+func TestManyRestarts(t *testing.T) {
+	d, _ := startPlugins(t, pairText(1, "vmxnet3"))
+	for _, i := range d.interfaces {
+		i.mu.Lock()
+		p := i.plan
+		i.mu.Unlock()
+		p.Restart = true
+		for n := range 60 {
+			if _, err := i.control.Change(t.Context(), p); err != nil {
+				t.Fatalf("%s, restart %d: %v", i.config.Name, n, err)
+			}
+		}
+	}
+	awaitData(t, d, 1<<20, "ab1", "ba1")
+}
+
 // hostileDriver is a driver that turns on nicd: after some traffic its plugin
 // writes garbage all over what it shares with nicd.
 type hostileDriver struct{ framework.Driver }

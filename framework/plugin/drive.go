@@ -92,7 +92,10 @@ func (e *driven) attach(ctx context.Context, d framework.Driver, base uint64, qu
 	if err != nil {
 		return errors.Join(err, e.bus.UnmapDMA(c.Memory))
 	}
-	e.Engine, err = engine.New(dev, e.lower, e.options(quirks, c))
+	o := e.options(quirks, c)
+	attached := e.lower.DMA().Mark()
+	o.Stopped = func() { e.lower.DMA().Rewind(attached) }
+	e.Engine, err = engine.New(dev, e.lower, o)
 	if err != nil {
 		return errors.Join(err, dev.Detach(), e.bus.UnmapDMA(c.Memory))
 	}
