@@ -15,11 +15,12 @@ import (
 // queue is one queue of the Linux interface: its reader, which takes what the
 // kernel sends, and its writer, which any goroutine that delivers may be.
 type queue struct {
-	port  *Port
-	file  *os.File
-	conn  syscall.RawConn
-	iface framework.Interface
-	index int // of the transmit queue below
+	port   *Port
+	file   *os.File
+	conn   syscall.RawConn
+	iface  framework.Interface
+	number int       // among the Linux interface's
+	once   sync.Once // start
 
 	reader reader
 	ready  chan struct{} // TxReady was called
@@ -28,16 +29,23 @@ type queue struct {
 	writer writer
 }
 
-func newQueue(p *Port, file *os.File) *queue {
-	return &queue{port: p, file: file, ready: make(chan struct{}, 1)}
+func newQueue(p *Port, file *os.File, number int) *queue {
+	return &queue{port: p, file: file, number: number, ready: make(chan struct{}, 1)}
 }
 
-func (q *queue) attach(i framework.Interface, index int) {
-	q.iface, q.index = i, index
+func (q *queue) attach(i framework.Interface) {
+	q.iface = i
 	q.conn, _ = q.file.SyscallConn() // fails for a nil file only
 	q.reader.open(q)
 	q.writer.open(q)
 }
+
+// start starts the reader.
+func (q *queue) start() { q.once.Do(func() { q.port.running.Go(q.read) }) }
+
+// below is the transmit queue that this one sends to: how many there are can
+// change.
+func (q *queue) below() int { return q.number % q.iface.Queues() }
 
 func (q *queue) wake() {
 	select {
@@ -136,7 +144,7 @@ func (r *reader) refill() bool {
 	if have == r.most {
 		return true
 	}
-	got := r.queue.iface.Alloc(r.queue.index, r.buffers[have:r.most])
+	got := r.queue.iface.Alloc(r.queue.below(), r.buffers[have:r.most])
 	r.buffers = r.buffers[:have+got]
 	for i := have; i < have+got; i++ {
 		r.vectors.set(1+i, r.memory.Bytes(r.fragment(r.buffers[i])))
@@ -215,7 +223,7 @@ func (r *reader) send() bool {
 	q := r.queue
 	q.port.counters.down(r.batch.Packets)
 	for len(r.batch.Packets) > 0 {
-		n := q.iface.Send(q.index, r.batch)
+		n := q.iface.Send(q.below(), r.batch)
 		if n == len(r.batch.Packets) {
 			return true
 		}
@@ -234,7 +242,7 @@ func (r *reader) close() {
 			r.buffers = append(r.buffers, f.Buffer)
 		}
 	}
-	r.queue.iface.Release(r.queue.index, r.buffers)
+	r.queue.iface.Release(r.queue.below(), r.buffers)
 	r.buffers = r.buffers[:0]
 }
 

@@ -254,12 +254,36 @@ func setSpeed(queue *os.File, mbps int, full bool) error {
 }
 
 // socketBeside opens a socket in the network namespace that a queue's interface
-// is in. A thread enters it for as long as that takes.
+// is in.
 func socketBeside(queue int) (int, error) {
+	return inNamespace(queue, func() (int, error) {
+		return unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	})
+}
+
+// openQueueBeside attaches one more queue to the device of another.
+func openQueueBeside(queue *os.File) (file *os.File, err error) {
+	name, err := currentName(queue)
+	if err != nil {
+		return nil, err
+	}
+	err = control(queue, func(fd int) error {
+		_, err := inNamespace(fd, func() (int, error) {
+			file, err = openQueue(name, false)
+			return 0, err
+		})
+		return err
+	})
+	return file, err
+}
+
+// inNamespace opens something in the network namespace that a queue's interface
+// is in by now. A thread enters it for as long as that takes.
+func inNamespace(queue int, open func() (int, error)) (int, error) {
 	namespace, err := unix.IoctlRetInt(queue, unix.TUNGETDEVNETNS)
 	if err != nil {
 		// Kernels before 5.2, or no CAP_NET_ADMIN there: it has not moved.
-		return unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		return open()
 	}
 	defer unix.Close(namespace)
 	type result struct {
@@ -273,7 +297,7 @@ func socketBeside(queue int) (int, error) {
 			opened <- result{-1, err}
 			return
 		}
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		fd, err := open()
 		opened <- result{fd, err}
 	}()
 	r := <-opened

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -43,9 +44,9 @@ type Port struct {
 	onFault   func(error)
 	first     *os.File // makes the interface exist from New on
 	iface     framework.Interface
-	queues    []*queue
-	applied   framework.Settings // what the Linux interface was told, zero before that
-	offloads  int                // likewise, -1
+	queues    atomic.Pointer[[]*queue] // only grows; changed by New, Attach and SettingsChanged
+	applied   framework.Settings       // what the Linux interface was told, zero before that
+	offloads  int                      // likewise, -1
 	running   sync.WaitGroup
 	closed    chan struct{}
 	end       sync.Once
@@ -87,7 +88,7 @@ func (p *Port) create() (err error) {
 	if p.first, err = openQueue(p.name, true); err != nil {
 		return err
 	}
-	p.queues = append(p.queues, newQueue(p, p.first))
+	p.add(p.first)
 	return nil
 }
 
@@ -97,32 +98,61 @@ func (p *Port) inherit(fds []int) error {
 		if err != nil {
 			return err
 		}
-		p.queues = append(p.queues, newQueue(p, file))
+		p.add(file)
 	}
-	p.first = p.queues[0].file
+	p.first = p.all()[0].file
 	return nil
 }
 
 // Name is the Linux interface's name as it was at New.
 func (p *Port) Name() string { return p.name }
 
+// all is the Linux interface's queues.
+func (p *Port) all() []*queue {
+	if queues := p.queues.Load(); queues != nil {
+		return *queues
+	}
+	return nil
+}
+
+func (p *Port) add(file *os.File) *queue {
+	q := newQueue(p, file, len(p.all()))
+	if p.iface != nil {
+		q.attach(p.iface)
+	}
+	queues := append(slices.Clone(p.all()), q)
+	p.queues.Store(&queues)
+	return q
+}
+
 // Attach implements framework.Port: the Linux interface gets as many queues as
 // the one below, its address and MTU.
 func (p *Port) Attach(i framework.Interface) error {
 	p.iface = i
-	for n := len(p.queues); n < i.Queues() && !p.inherited; n++ {
-		file, err := openQueue(p.name, false)
-		if err != nil {
-			return fmt.Errorf("%s: queue %d of %d: %w", p.name, n+1, i.Queues(), err)
-		}
-		p.queues = append(p.queues, newQueue(p, file))
+	for _, q := range p.all() {
+		q.attach(i)
 	}
 	if err := p.SettingsChanged(); err != nil {
 		return err
 	}
-	for n, q := range p.queues {
-		q.attach(i, n%i.Queues())
-		p.running.Go(q.read)
+	for _, q := range p.all() {
+		q.start()
+	}
+	return nil
+}
+
+// followQueues adds queues if there are more below, and has those that wait for
+// one below that is not in use any more look for another.
+func (p *Port) followQueues() error {
+	for n, below := len(p.all()), p.iface.Queues(); n < below && !p.inherited; n++ {
+		file, err := openQueueBeside(p.first)
+		if err != nil {
+			return fmt.Errorf("%s: queue %d of %d: %w", p.name, n+1, below, err)
+		}
+		p.add(file).start()
+	}
+	for _, q := range p.all() {
+		q.wake()
 	}
 	return nil
 }
@@ -132,6 +162,9 @@ func (p *Port) Attach(i framework.Interface) error {
 func (p *Port) SettingsChanged() error {
 	s := p.iface.Settings()
 	p.mtu.Store(int64(s.MTU))
+	if err := p.followQueues(); err != nil {
+		return err
+	}
 	if err := p.offload(s.Features); err != nil {
 		return err
 	}
@@ -191,13 +224,15 @@ func (p *Port) offload(usable framework.Features) error {
 // Deliver implements framework.Port: packets are written to the kernel and their
 // buffers go straight back.
 func (p *Port) Deliver(queue int, b *framework.Batch) {
-	p.queues[queue%len(p.queues)].deliver(queue, b)
+	queues := p.all()
+	queues[queue%len(queues)].deliver(queue, b)
 }
 
 // TxReady implements framework.Port.
 func (p *Port) TxReady(queue int) {
-	for n := queue; n < len(p.queues); n += p.iface.Queues() {
-		p.queues[n].wake()
+	queues := p.all()
+	for n := queue; n < len(queues); n += p.iface.Queues() {
+		queues[n].wake()
 	}
 }
 
@@ -249,7 +284,7 @@ func (p *Port) Close() error {
 }
 
 func (p *Port) closeFiles() {
-	for _, q := range p.queues {
+	for _, q := range p.all() {
 		q.file.Close()
 	}
 }

@@ -49,7 +49,11 @@ func (n *nic) Settings() framework.Settings {
 	defer n.mu.Unlock()
 	return n.settings
 }
-func (n *nic) Queues() int                 { return n.queues }
+func (n *nic) Queues() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.queues
+}
 func (n *nic) Buffers() *framework.Buffers { return &n.memory }
 
 func (n *nic) Alloc(_ int, dst []framework.Buffer) int {
@@ -153,6 +157,21 @@ func TestFollows(t *testing.T) {
 	expect("changed", func(a *netlink.LinkAttrs) bool {
 		return a.MTU == 9000 && a.HardwareAddr.String() == "02:00:00:00:00:0a"
 	})
+	below.mu.Lock()
+	below.queues = 5
+	below.mu.Unlock()
+	if err := p.SettingsChanged(); err != nil {
+		t.Error(err)
+	}
+	if out := ethtool(t, space, "-l", name); !strings.Contains(out, "Combined:	5") {
+		t.Errorf("queues: %s", out)
+	}
+	for q := range 7 { // any receive queue finds a way up
+		p.Deliver(q, below.batch(t, 2048, framework.Packet{}, marked(100, byte(q))))
+	}
+	if s := p.Stats(); s.UpPackets != 7 {
+		t.Errorf("%+v", s)
+	}
 	p.LinkChanged(framework.Link{})
 	expect("link down", func(a *netlink.LinkAttrs) bool { return a.RawFlags&unix.IFF_LOWER_UP == 0 })
 	if err := p.Close(); err != nil {
