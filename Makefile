@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: all build test lint setup generate bench clean
+.PHONY: all build test lint setup generate bench bench-tap clean
 
 all: build
 
@@ -30,6 +30,10 @@ generate: ## after a change of a .proto file; needs protoc and its Go plugins
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./lro ./gso ./framework/... ./bus/... ./sim/...
+
+bench-tap: build ## the kernel's TCP through two TAP ports, against a veth pair; needs root, iperf3 and ip
+	@sh .ci/setup
+	cd bench && $(GO) run ./tap -nicd ../bin/nicd $(BENCH_TAP)
 
 clean:
 	rm -rf bin
