@@ -179,7 +179,7 @@ func (m *Model) absent(offset uint32) bool {
 		return false
 	}
 	switch {
-	case offset == regRFCTL, offset == regMRQC, offset == regSWSM, offset == regFWSM, offset == regPBACLR,
+	case offset == regRFCTL, offset == regPSRCTL, offset == regMRQC, offset == regSWSM, offset == regFWSM, offset == regPBACLR,
 		offset >= regEIAC && offset < regEITR+4*maxVectors, offset == regRAID, offset >= regRETA, offset == regTARC, offset == regTARC+queueStride,
 		offset >= regRDBAL+queueStride && offset <= regRDT+queueStride,
 		offset >= regTDBAL+queueStride && offset <= regTDT+queueStride:

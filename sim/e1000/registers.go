@@ -30,6 +30,7 @@ const (
 	regAIT      = 0x0458
 	regLEDCTL   = 0x0E00
 	regPBA      = 0x1000
+	regPSRCTL   = 0x2170 // 82574L
 	regRDBAL    = 0x2800 // queue 1 is queueStride further
 	regRDBAH    = 0x2804
 	regRDLEN    = 0x2808
@@ -121,6 +122,8 @@ const (
 	rctlMPE         = 1 << 4
 	rctlLPE         = 1 << 5
 	rctlRDMTSShift  = 8
+	rctlDTYPMask    = 3 << 10 // 82574L
+	rctlDTYPSplit   = 1 << 10
 	rctlMOShift     = 12
 	rctlBAM         = 1 << 15
 	rctlBSIZEShift  = 16

@@ -49,7 +49,9 @@ type rxConfig struct {
 	reportSum    bool // see receiver.update
 	sumFrom      int  // RXCSUM.PCSS
 	bufferSize   int
-	smallPacket  int // RSRPD
+	units        uint32            // of the ring in a descriptor
+	split        [splitBuffers]int // sizes of a packet split descriptor's buffers
+	smallPacket  int               // RSRPD
 	noticeACK    bool
 	minThreshold uint32 // RXDMT0: a ring's size is shifted right by this
 }
@@ -78,6 +80,7 @@ type rxSlot struct {
 	index uint32
 	addr  uint64
 	n     int
+	split splitSlot
 }
 
 const (
@@ -168,6 +171,10 @@ func (r *receiver) update() {
 		smallPacket:  int(m.regs[regRSRPD/4] & 0xFFF),
 		noticeACK:    is574 && rfctl&rfctlAckDis == 0,
 		minThreshold: rctl>>rctlRDMTSShift&3 + 1,
+	}
+	r.units = 1
+	if r.extended && rctl&rctlDTYPMask == rctlDTYPSplit {
+		r.units, r.split = splitUnits, splitSizes(m.regs[regPSRCTL/4])
 	}
 	// Summing every frame costs a pass over it, so the packet checksum is
 	// reported only to software that seems to want it: PCSS is set, or the chip

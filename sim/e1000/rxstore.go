@@ -15,8 +15,8 @@ func (r *receiver) store(x *rxFrame, pause bool) (took, stored bool) {
 		r.miss(q)
 		return true, false
 	}
-	for !r.find(q, x.length) {
-		if uint32(len(r.slots)) >= q.size-1 {
+	for !r.find(x) {
+		if (uint32(len(r.slots))+1)*r.units >= q.size {
 			r.miss(q) // the ring can never hold it
 			return true, false
 		}
@@ -64,9 +64,13 @@ func (r *receiver) wait(q *rxQueue) bool {
 	return true
 }
 
-// find chooses descriptors for length bytes. A descriptor without a buffer is
+// find chooses descriptors for a frame. A descriptor without a buffer is
 // passed over (null descriptor padding, 8254x SDM 3.2.6).
-func (r *receiver) find(q *rxQueue, length int) bool {
+func (r *receiver) find(x *rxFrame) bool {
+	q, length := x.queue, x.length
+	if r.units == splitUnits {
+		return r.findSplit(x, length)
+	}
 	r.slots = r.slots[:0]
 	split := 0
 	if !r.stripFCS && r.model.opt.Variation.SplitFCS {
@@ -105,6 +109,9 @@ func (r *receiver) fill(x *rxFrame) {
 			bad = bad || dst == nil
 			from.next(dst, s.n)
 		}
+		if r.units == splitUnits {
+			bad = !r.fillSplit(q, s, &from) || bad
+		}
 		if k < len(r.slots)-1 {
 			r.writeBackPart(q, s)
 			continue
@@ -116,8 +123,8 @@ func (r *receiver) fill(x *rxFrame) {
 		r.writeBackLast(x, s, errors)
 	}
 	q.since = 0
-	q.head = r.slots[len(r.slots)-1].index + 1
-	if q.head == q.size {
+	q.head = r.slots[len(r.slots)-1].index + r.units
+	if q.head >= q.size {
 		q.head = 0
 	}
 }
