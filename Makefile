@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: all build test lint setup generate bench bench-tap clean
+.PHONY: all build test lint setup generate bench bench-tap clean test-guest-drivers
 
 all: build
 
@@ -16,6 +16,10 @@ test: setup lint ## all tests with the race detector; says how many ran
 	CGO_ENABLED=0 GOARCH=arm64 $(GO) build ./...
 	CGO_ENABLED=0 GOARCH=amd64 $(GO) build ./...
 	@$(GO) test -race -timeout 15m -json ./... | $(GO) run ./internal/testsum
+
+# Heavy, and needs the network: run before a release.
+test-guest-drivers: ## the kernel's own NIC drivers on our models; writes docs/guest-drivers.md
+	NICD_GUEST_DRIVERS=$(CURDIR)/docs/guest-drivers.md $(GO) test -v -count=1 -timeout 30m -run TestGuestDrivers ./guest
 
 # vet finds mistakes; staticcheck finds more of them and code that nobody uses.
 # Style is gofmt's and the reviewer's business. Which package may import which,

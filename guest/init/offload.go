@@ -12,7 +12,7 @@ import (
 )
 
 // ethtoolValue is struct ethtool_value of include/uapi/linux/ethtool.h.
-type ethtoolValue struct{ command, value uint32 }
+type ethtoolValue struct{ command, on uint32 }
 
 // ethtoolRequest is struct ifreq with its pointer.
 type ethtoolRequest struct {
@@ -34,7 +34,7 @@ func disableTSO(s guest.Step) error {
 		return err
 	}
 	defer unix.Close(socket)
-	r := ethtoolRequest{data: &ethtoolValue{command: setTSO}}
+	r := ethtoolRequest{data: &ethtoolValue{command: setTSO, on: 0}}
 	copy(r.name[:], name)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(socket), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&r))); errno != 0 {
 		return fmt.Errorf("%s: tso off: %w", name, errno)
