@@ -164,8 +164,20 @@ func Quirks(w io.Writer, list []*adminpb.QuirkInfo) {
 		if n > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s = %s, default %s%s\n  %s\n  [%s]\n", q.Name, q.Type, q.Default, forDriver(q.Driver), q.Meaning, q.Reference)
+		fmt.Fprintf(w, "%s = %s, default %s%s%s\n  %s\n  [%s]\n", q.Name, q.Type, q.Default, forDriver(q.Driver), care(q), q.Meaning, q.Reference)
 	}
+}
+
+// care is what somebody who sets a quirk has to know beforehand.
+func care(q *adminpb.QuirkInfo) string {
+	text := ""
+	if !q.Live {
+		text += "; takes a restart of the device"
+	}
+	if q.Unsafe {
+		text += "; unsafe to set"
+	}
+	return text
 }
 
 func forDriver(name string) string {

@@ -139,7 +139,7 @@ func Quirks(driver string) []*adminpb.QuirkInfo {
 }
 
 func quirkInfo(q *framework.QuirkInfo) *adminpb.QuirkInfo {
-	return &adminpb.QuirkInfo{Name: q.Name, Type: q.Type, Default: q.Default, Meaning: q.Doc, Reference: q.Reference, Driver: q.Driver}
+	return &adminpb.QuirkInfo{Name: q.Name, Type: q.Type, Default: q.Default, Meaning: q.Doc, Reference: q.Reference, Driver: q.Driver, Live: q.Live, Unsafe: q.Unsafe}
 }
 
 func (a *adminServer) SetInterface(ctx context.Context, r *adminpb.SetInterfaceRequest) (*adminpb.ChangeReply, error) {

@@ -78,6 +78,9 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	d.listener = listener
+	if d.options.Config.Daemon.Unsafe {
+		d.log.Warn().Msg("the config accepts unsafe quirks: nicd may lose throughput without a word")
+	}
 	d.catalogue = newCatalogue(d.options.Bundled, d.log)
 	if err := d.catalogue.configure(ctx, d.options.Config); err != nil {
 		return err

@@ -1798,7 +1798,9 @@ type QuirkInfo struct {
 	Default       string                 `protobuf:"bytes,3,opt,name=default,proto3" json:"default,omitempty"`
 	Meaning       string                 `protobuf:"bytes,4,opt,name=meaning,proto3" json:"meaning,omitempty"`
 	Reference     string                 `protobuf:"bytes,5,opt,name=reference,proto3" json:"reference,omitempty"`
-	Driver        string                 `protobuf:"bytes,6,opt,name=driver,proto3" json:"driver,omitempty"` // the driver it is for, "" for all
+	Driver        string                 `protobuf:"bytes,6,opt,name=driver,proto3" json:"driver,omitempty"`  // the driver it is for, "" for all
+	Live          bool                   `protobuf:"varint,7,opt,name=live,proto3" json:"live,omitempty"`     // another value takes effect without restarting the device
+	Unsafe        bool                   `protobuf:"varint,8,opt,name=unsafe,proto3" json:"unsafe,omitempty"` // an operator may set it only where the config says unsafe = true
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1873,6 +1875,20 @@ func (x *QuirkInfo) GetDriver() string {
 		return x.Driver
 	}
 	return ""
+}
+
+func (x *QuirkInfo) GetLive() bool {
+	if x != nil {
+		return x.Live
+	}
+	return false
+}
+
+func (x *QuirkInfo) GetUnsafe() bool {
+	if x != nil {
+		return x.Unsafe
+	}
+	return false
 }
 
 type CaptureRequest struct {
@@ -2859,14 +2875,16 @@ const file_admin_proto_rawDesc = "" +
 	"\x11ListQuirksRequest\x12\x16\n" +
 	"\x06driver\x18\x01 \x01(\tR\x06driver\"C\n" +
 	"\x0fListQuirksReply\x120\n" +
-	"\x06quirks\x18\x01 \x03(\v2\x18.nicd.admin.v1.QuirkInfoR\x06quirks\"\x9d\x01\n" +
+	"\x06quirks\x18\x01 \x03(\v2\x18.nicd.admin.v1.QuirkInfoR\x06quirks\"\xc9\x01\n" +
 	"\tQuirkInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
 	"\adefault\x18\x03 \x01(\tR\adefault\x12\x18\n" +
 	"\ameaning\x18\x04 \x01(\tR\ameaning\x12\x1c\n" +
 	"\treference\x18\x05 \x01(\tR\treference\x12\x16\n" +
-	"\x06driver\x18\x06 \x01(\tR\x06driver\"y\n" +
+	"\x06driver\x18\x06 \x01(\tR\x06driver\x12\x12\n" +
+	"\x04live\x18\a \x01(\bR\x04live\x12\x16\n" +
+	"\x06unsafe\x18\b \x01(\bR\x06unsafe\"y\n" +
 	"\x0eCaptureRequest\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x16\n" +
 	"\x06points\x18\x02 \x03(\tR\x06points\x12\x19\n" +
