@@ -15,6 +15,8 @@
 package drivertest
 
 import (
+	"time"
+
 	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/drivertest/rig"
@@ -43,6 +45,9 @@ type Bench struct {
 	Select func(name string) bool
 	// Quick takes fewer turns where a check takes a thousand.
 	Quick bool
+	// Patience is how long a check may wait for all that it waits for; 0 is a
+	// minute or more.
+	Patience time.Duration
 }
 
 // Setup is how a device and the wire behind it are to behave. The zero value is

@@ -24,10 +24,10 @@ type check struct {
 }
 
 // Deadlines of a check, ordinary and in a hurry: then its waits fail, and after the
-// grace it is left behind, wherever it hangs.
+// grace it is left behind, wherever it hangs. Bench.Patience replaces both.
 const (
 	checkDeadline = 60 * time.Second
-	quickDeadline = 15 * time.Second
+	quickDeadline = 30 * time.Second
 	checkGrace    = 10 * time.Second
 )
 
@@ -147,6 +147,8 @@ func panicAt(stack string) string {
 
 func (t *c) deadline() time.Duration {
 	switch {
+	case t.bench.Patience > 0:
+		return t.bench.Patience
 	case t.bench.Quick:
 		return quickDeadline
 	case t.check.deadline == 0:

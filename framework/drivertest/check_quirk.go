@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -34,6 +35,8 @@ var quirkChecks = []*check{
 		doc: "The declared longest piece of a descriptor is no more than the format has, and long fragments are sent whole."},
 	{name: "quirk.checksum-trust", features: framework.RxChecksum, run: quirkTrust,
 		doc: "A device whose verdicts are trusted never calls a bad checksum good, and good ones good."},
+	{name: "quirk.vlan-one-switch", features: framework.VLANStrip | framework.VLANInsert, run: quirkVLANSwitch,
+		doc: "A device that is not declared to have one switch for VLAN tags inserts them while it strips none; one that is refuses."},
 	{name: "quirk.reset-method", run: quirkReset,
 		doc: "The driver resets the device in the declared way."},
 }
@@ -331,6 +334,28 @@ func quirkTrust(t *c) {
 		ok = true // that can't be wrong
 	}
 	t.see(framework.ChecksumTrustQuirk.Info(), name, agrees(ok), "of 20 good frames %d are called good, of 20 bad ones %d", right, wrong)
+}
+
+func quirkVLANSwitch(t *c) {
+	n := t.net(on{})
+	declared := framework.VLANOneSwitchQuirk.Get(n.Quirks())
+	next := n.Config.Settings
+	next.Features &^= framework.VLANStrip
+	_, err := n.Device.Plan(next)
+	refused := errors.Is(err, framework.ErrUnsupported)
+	works := false
+	if err == nil {
+		n.Change(func(s *framework.Settings) { s.Features &^= framework.VLANStrip })
+		f := rig.Frame{To: rig.Peer, From: rig.MAC, Payload: 100}
+		n.Send(0, f.Build(), 2000, framework.Packet{Flags: framework.VLANTag, VLAN: 0x2044})
+		f.TCI = 0x2044
+		f2 := rig.Frame{TCI: 0x2044, Payload: 90}
+		n.Inject(f2.Build())
+		got := n.Receive(1)[0]
+		works = t.comesOut(n, f.Build()) && got.Flags&framework.VLANTag == 0 && string(got.Bytes) == string(f2.Build())
+	}
+	t.see(framework.VLANOneSwitchQuirk.Info(), fmt.Sprint(declared), agrees(declared == refused && works == !refused),
+		"to insert without stripping is refused: %v, works: %v", refused, works)
 }
 
 func quirkReset(t *c) {

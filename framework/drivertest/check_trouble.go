@@ -236,7 +236,7 @@ func (t *c) badOnes(n *rig.Net, frames int) (good []int, bad int) {
 func badFrames(t *c) {
 	const every = 5
 	n := t.net(on{Setup: Setup{BadFrameEvery: every}, Options: rig.Options{Config: oneQueue}})
-	frames := t.turns(300)
+	const frames = 280
 	good, bad := t.badOnes(n, frames)
 	t.Logf("%d good, %d bad", len(good), bad)
 	if want := frames - frames/every; len(good) < want-1 || len(good) > want+1 {
@@ -247,7 +247,7 @@ func badFrames(t *c) {
 func badLengths(t *c) {
 	const every = 7
 	n := t.net(on{Setup: Setup{BadLengthEvery: every}, Options: rig.Options{Config: oneQueue}})
-	frames := t.turns(300)
+	const frames = 280
 	good, bad := t.badOnes(n, frames)
 	t.Logf("%d good, %d bad", len(good), bad)
 	if want := frames - frames/every; len(good) < want-1 || len(good) > want+1 {

@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 
 	"nicd/framework"
@@ -76,6 +77,8 @@ func (l *linter) findings() []Finding {
 			switch why := invisible[q.Name]; {
 			case why != "":
 				f.Seen = why
+			case strings.HasPrefix(q.Name, "unsafe-"):
+				f.Seen = "it is for experiments: no device is like that"
 			case q.Driver != "":
 				f.Seen = "it is the driver's own: the kit does not know what to look for"
 			}

@@ -400,10 +400,26 @@ func (r *Rig) Return(bufs []framework.Buffer) {
 }
 
 // Refill posts as many buffers as receive queue q takes and returns how many.
-func (r *Rig) Refill(q int) int { return r.Post(q, len(r.free)) }
+func (r *Rig) Refill(q int) int {
+	const chunk = 64
+	for total := 0; ; {
+		n := r.post(q, chunk)
+		if total += n; n < chunk {
+			r.Queues.Rx[q].Bell()
+			return total
+		}
+	}
+}
 
 // Post posts up to n buffers.
 func (r *Rig) Post(q, n int) int {
+	n = r.post(q, n)
+	r.Queues.Rx[q].Bell()
+	return n
+}
+
+// post is Post without the bell.
+func (r *Rig) post(q, n int) int {
 	bufs := r.take(min(n, len(r.free)), device)
 	n = r.Queues.Rx[q].Post(bufs)
 	for _, b := range bufs[:n] {
@@ -413,7 +429,6 @@ func (r *Rig) Post(q, n int) int {
 	for _, b := range bufs[n:] {
 		r.give(b)
 	}
-	r.Queues.Rx[q].Bell()
 	return n
 }
 
