@@ -52,6 +52,8 @@ var differences = []difference{
 	{"82574L: EIAC and IMS", "82574L", eiacMasks, "not masked", "masked", func(o *e1000model.Options) { o.Variation.EIACMasks = true }, nil},
 	{"82540EM: frames of 20 bytes with TCTL.PSP", "82540EM", shortFrame, "60 bytes", "20 bytes", nil, nil},
 	{"82540EM: null receive buffers", "82540EM", nullBuffer, "passed over with DD", "passed over with DD", nil, nil},
+	{"82540EM: unicast and the multicast table", "82540EM", hashedUnicast, "dropped", "received", nil, nil},
+	{"82574L: unicast and the multicast table", "82574L", hashedUnicast, "dropped", "received", nil, nil},
 	{"82540EM: TSO of full segments only", "82540EM", fullSegments, "2 segments", "2 segments and an empty one", nil, nil},
 	{"82574L: TSO", "82574L", tsoCut, "segments", "IP fragments", nil, nil},
 	{"vmxnet3: revisions", "vmxnet3", vmxRegister(0), "0xf", "0x1", nil, func(o *vmxnet3model.Options) { o.Revision = 1 }},
@@ -64,6 +66,7 @@ var differences = []difference{
 	{"vmxnet3: received checksums", "vmxnet3", vmxChecksum, "verified", "nothing known", nil, nil},
 	{"vmxnet3: RSS", "vmxnet3", vmxSpread, "2 queues", "1 queue", nil, nil},
 	{"vmxnet3: frames without a buffer", "vmxnet3", vmxDry, "pause the peer", "dropped", nil, nil},
+	{"vmxnet3: IMR set while INTx is asserted", "vmxnet3", vmxForgets, "kept", "forgotten", nil, nil},
 	{"vmxnet3: TSO", "vmxnet3", tsoCut, "segments", "IP fragments", nil, nil},
 }
 
@@ -368,6 +371,22 @@ func keptFCS(t *testing.T, b *bench) string {
 	return fmt.Sprintf("%d descriptors", n)
 }
 
+// hashedUnicast sends a frame for another address whose hash is in the table.
+func hashedUnicast(t *testing.T, b *bench) string {
+	const mta, words = 0x5200, 128
+	r := b.raw(t).receive(t, stripFCS, 0)
+	for i := range uint32(words) {
+		r.Write32(mta+4*i, ^uint32(0))
+	}
+	b.inject(t, rig.Frame{To: framework.MAC{2, 9, 9, 9, 9, 9}, Payload: 200}.Build())
+	b.inject(t, rig.Frame{Payload: 60}.Build())
+	b.status(t, 0)
+	if n := binary.LittleEndian.Uint16(b.mem.Bytes()[rxRing+8:]); n > 200 {
+		return "received"
+	}
+	return "dropped"
+}
+
 func nullBuffer(t *testing.T, b *bench) string {
 	b.raw(t).receive(t, stripFCS, 1)
 	b.inject(t, rig.Frame{Payload: 60}.Build())
@@ -520,6 +539,31 @@ func outcome(result uint32) string {
 		return "succeeds"
 	}
 	return "fails"
+}
+
+// vmxForgets masks an interrupt that nobody has acknowledged.
+func vmxForgets(t *testing.T, b *bench) string {
+	kind := bus.INTx
+	n := b.driven(t, rig.Options{Kind: &kind, Config: oneQueue})
+	n.Admin()
+	for n.Device.Interrupt(0).Admin { // of the link
+		n.Admin()
+	}
+	if err := b.Bus.UnmaskInterrupt(0); err != nil {
+		t.Fatal(err)
+	}
+	n.Device.Unmask(0)
+	n.Events[0].Take()
+	n.Inject(rig.Frame{Payload: 60}.Build())
+	if _, err := n.Events[0].Wait(n.Context); err != nil {
+		t.Fatal(err)
+	}
+	n.Device.Mask(0)
+	n.Device.Unmask(0)
+	if n.Device.Interrupt(0).None() {
+		return "forgotten"
+	}
+	return "kept"
 }
 
 func vmxTwice(t *testing.T, b *bench) string {

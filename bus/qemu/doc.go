@@ -17,8 +17,10 @@
 // # Interrupts
 //
 // Message interrupts are writes to the doorbell register of an ivshmem device,
-// which makes QEMU signal an eventfd. INTx is seen as a change of the interrupt
-// controller's inputs.
+// which makes QEMU signal an eventfd of ours; a goroutine for each vector passes
+// that on to whom SetInterrupts names. INTx is seen as a change of the interrupt
+// controller's inputs. So an interrupt from before a register was read may still
+// be under way after it, as it may on hardware.
 //
 // # What is different from hardware
 //
