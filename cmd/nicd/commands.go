@@ -55,7 +55,7 @@ commands ask a running one.`,
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(
 		runCommand(f), configCommand(), statusCommand(f), showCommand(f), explainCommand(f), statsCommand(f), captureCommand(f),
-		setCommand(f), reloadCommand(f), soakCommand(), matrixCommand(), driverCommand(f), quirksCommand(f), versionCommand(f),
+		setCommand(f), reloadCommand(f), soakCommand(), matrixCommand(), conformanceCommand(), driverCommand(f), quirksCommand(f), versionCommand(f),
 		deviceCommand(), devicesCommand(), bindCommand(), unbindCommand(),
 	)
 	return root

@@ -48,6 +48,8 @@ type Bench struct {
 	// Patience is how long a check may wait for all that it waits for; 0 is a
 	// minute or more.
 	Patience time.Duration
+	// Progress, if not nil, is told of each check that has ended.
+	Progress func(Result)
 }
 
 // Setup is how a device and the wire behind it are to behave. The zero value is

@@ -33,11 +33,16 @@ func Check(ctx context.Context, b Bench) Report {
 	l := newLinter(&b)
 	for _, k := range checks() {
 		if b.selects(k) && ctx.Err() == nil {
-			r.add(runCheck(ctx, &b, k, l))
+			res := runCheck(ctx, &b, k, l)
+			r.add(res)
+			if b.Progress != nil {
+				b.Progress(res)
+			}
 		}
 	}
 	if ctx.Err() != nil {
-		r.add(Result{Name: "run.complete", Doc: "All checks were run.", Status: Failed, Problems: []string{ctx.Err().Error()}, Log: []string{}})
+		r.add(Result{Name: "run.complete", Doc: "All checks were run.", Status: Failed,
+			Problems: []string{ctx.Err().Error()}, Log: []string{}})
 	}
 	r.Model, r.Revision = l.model, l.revision
 	r.Quirks = l.findings()

@@ -33,7 +33,7 @@ var rooms = map[string]string{
 	"port":              "framework gso lro internal/checksum",
 	"config":            "framework",
 	"inventory":         "framework bus",
-	"console":           "proto/adminpb",
+	"console":           "proto/adminpb framework/drivertest",
 	"proto":             "",
 }
 

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"nicd/console"
+	"nicd/framework"
+	"nicd/framework/drivertest"
+	"nicd/framework/drivertest/simbench"
+)
+
+// conformanceFlags are the command's own.
+type conformanceFlags struct {
+	bus         string
+	models      []string
+	checks      []string
+	list, quick bool
+	json        bool
+}
+
+func conformanceCommand() *cobra.Command {
+	var f conformanceFlags
+	cmd := &cobra.Command{
+		Use:   "conformance DRIVER",
+		Short: "Check that a driver does what every driver has to",
+		Long: `Run the conformance kit on a driver that is part of this binary: each check makes
+a device of its own and has a sentence that says what holds if it passes. What a
+device or its model can't do is not applicable, with the reason. Afterwards the
+linter compares the quirks that the driver declares with what the device was seen
+to do.
+
+The exit status is 0 only if no check failed on any device.`,
+		Args: args(0, 1, "a driver"),
+		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args) },
+	}
+	cmd.Flags().StringVar(&f.bus, "bus", "sim", "where the devices are: sim, the models in this binary")
+	cmd.Flags().StringSliceVar(&f.models, "model", nil, "only these models; all that the driver drives if not given")
+	cmd.Flags().StringSliceVar(&f.checks, "check", nil, "only checks whose name begins with one of these")
+	cmd.Flags().BoolVar(&f.list, "list", false, "list the checks and run none")
+	cmd.Flags().BoolVar(&f.quick, "quick", false, "take fewer turns where a check takes many")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, and progress on stderr")
+	return cmd
+}
+
+func (f *conformanceFlags) run(ctx context.Context, args []string) error {
+	if f.list {
+		console.ConformanceChecks(os.Stdout, slices.DeleteFunc(drivertest.Describe(), func(r drivertest.Result) bool { return !f.selects(r.Name) }))
+		return nil
+	}
+	if len(args) == 0 {
+		return &usageError{errors.New("nicd conformance takes a driver")}
+	}
+	benches, err := f.benches(args[0])
+	if err != nil {
+		return err
+	}
+	reports, ok := []drivertest.Report{}, true
+	for _, b := range benches {
+		r := drivertest.Check(ctx, b)
+		ok = ok && r.Ok()
+		reports = append(reports, r)
+		if f.json {
+			fmt.Fprintf(os.Stderr, "%s: %s\n", r.Bench, console.ConformanceSummary(&r))
+		} else {
+			console.Conformance(os.Stdout, &r)
+		}
+	}
+	if f.json {
+		if err := console.ConformanceJSON(os.Stdout, reports); err != nil {
+			return err
+		}
+	}
+	if !ok {
+		return errReported
+	}
+	return nil
+}
+
+// benches are those that the flags ask for.
+func (f *conformanceFlags) benches(name string) ([]drivertest.Bench, error) {
+	if f.bus != "sim" {
+		return nil, &usageError{fmt.Errorf("--bus %s: it takes sim", f.bus)}
+	}
+	d, err := bundledDriver(name)
+	if err != nil {
+		return nil, err
+	}
+	models := f.models
+	if len(models) == 0 {
+		models = simbench.Models(d)
+	}
+	if !slices.ContainsFunc(drivertest.Describe(), func(r drivertest.Result) bool { return f.selects(r.Name) }) {
+		return nil, &usageError{fmt.Errorf("no check begins with %s (nicd conformance --list lists them)", strings.Join(f.checks, " or "))}
+	}
+	var benches []drivertest.Bench
+	for _, m := range models {
+		b, err := simbench.New(d, m, simbench.Options{Shared: true})
+		if err != nil {
+			return nil, &usageError{err}
+		}
+		b.Quick, b.Select = f.quick, f.selects
+		b.Progress = func(r drivertest.Result) {
+			if r.Status == drivertest.Failed {
+				fmt.Fprintf(os.Stderr, "%s: %s failed: %s\n", b.Name, r.Name, strings.Join(r.Problems, "; "))
+			}
+		}
+		benches = append(benches, b)
+	}
+	return benches, nil
+}
+
+func (f *conformanceFlags) selects(name string) bool {
+	return len(f.checks) == 0 || slices.ContainsFunc(f.checks, func(p string) bool { return strings.HasPrefix(name, p) })
+}
+
+// bundledDriver is the driver of a name that is part of this binary.
+func bundledDriver(name string) (framework.Driver, error) {
+	var names []string
+	for _, d := range bundled() {
+		if d.Describe().Name == name {
+			return d, nil
+		}
+		names = append(names, d.Describe().Name)
+	}
+	return nil, fmt.Errorf("there is no driver %q in this binary; there are %s", name, strings.Join(names, ", "))
+}
