@@ -44,6 +44,7 @@ type Options struct {
 	Interval  time.Duration // mean time between changes; 0 is 300 ms
 	Stall     time.Duration // a stream that moves nothing for so long has stalled; 0 is 1 s
 	InProcess bool          // drivers in this process instead of plugins
+	TAP       bool          // TAP ports and the kernel's TCP, in namespaces; needs root
 }
 
 func (o Options) withDefaults() Options {
@@ -81,6 +82,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	r.soak(ctx)
+	r.load.stop()
 	r.daemon.Stop()
 	r.checkOutside(outside)
 	return r.finish()
@@ -93,6 +95,7 @@ type run struct {
 	began    time.Time
 	config   *config.Config
 	daemon   *daemon.Daemon
+	load     load
 	watcher  *watcher
 	problems []string
 	warm     uint64 // private memory after a quarter of the time
@@ -112,6 +115,9 @@ func (r *run) start(ctx context.Context, socket string) error {
 	if r.config, err = config.Parse("topology.hcl", []byte(text), daemon.Vocabulary(names)); err != nil {
 		return err
 	}
+	if r.TAP {
+		withTAPs(r.config)
+	}
 	r.daemon, err = daemon.Start(ctx, daemon.Options{
 		Config: r.config, Bundled: r.Bundled, Socket: socket, Version: &adminpb.Version{}, Log: r.Log,
 		Reload: func() (*config.Config, error) { return r.config, nil },
@@ -121,7 +127,12 @@ func (r *run) start(ctx context.Context, socket string) error {
 	}
 	patience, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("in %v", startPatience))
 	defer cancel()
-	if err := r.daemon.AwaitStreams(patience); err != nil {
+	r.load = netstackLoad{r.daemon}
+	if r.TAP {
+		r.load = &kernelLoad{config: r.config}
+	}
+	if err := r.load.start(patience); err != nil {
+		r.load.stop()
 		r.daemon.Stop()
 		return err
 	}
@@ -150,7 +161,7 @@ func (r *run) say(format string, args ...any) {
 func (r *run) soak(ctx context.Context) {
 	inside := r.resources()
 	inside.memory = 0 // it is looked at when all is warm
-	r.watcher = watch(r.daemon.Progress, r.Stall)
+	r.watcher = watch(r.load.progress, r.Stall)
 	r.changes(ctx)
 	r.restore()
 	r.settle(ctx)
@@ -160,8 +171,8 @@ func (r *run) soak(ctx context.Context) {
 		inside.memory = r.warm
 		r.checkInside(inside)
 	}
-	r.summary.status = r.daemon.Status()
-	r.daemon.StopStreams()
+	r.summary.status, r.summary.retransmits = r.daemon.Status(), r.load.retransmits()
+	r.load.stop()
 	patience, cancel := context.WithTimeout(context.Background(), restPatience)
 	defer cancel()
 	if err := r.daemon.Rest(patience); err != nil {
@@ -245,7 +256,7 @@ func (r *run) audit() {
 	for _, p := range r.daemon.Audit() {
 		r.problem("%s", p)
 	}
-	for _, p := range r.watcher.problems() {
+	for _, p := range append(r.load.lost(), r.watcher.problems()...) {
 		r.problem("%s", p)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"nicd/drivers/e1000"
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
+	"nicd/internal/testns"
 	"nicd/proto/adminpb"
 )
 
@@ -24,12 +25,20 @@ func bundled() []framework.Driver { return []framework.Driver{vmxnet3.New(), e10
 
 // TestSoak is a short one. The race detector and a busy machine make everything
 // slow, so a stall is a long one here.
-func TestSoak(t *testing.T) {
+func TestSoak(t *testing.T) { shortSoak(t, false) }
+
+// TestSoakTAP is the same with the kernel's TCP.
+func TestSoakTAP(t *testing.T) {
+	testns.NeedTAP(t)
+	shortSoak(t, true)
+}
+
+func shortSoak(t *testing.T, tap bool) {
 	var out bytes.Buffer
 	seed := rand.Uint64()
 	err := Run(t.Context(), Options{
 		Bundled: bundled(), Out: &out, Log: zerolog.Nop(), Seed: seed,
-		Duration: 3 * time.Second, Interval: 150 * time.Millisecond, Stall: 8 * time.Second, InProcess: true,
+		Duration: 3 * time.Second, Interval: 150 * time.Millisecond, Stall: 8 * time.Second, InProcess: true, TAP: tap,
 	})
 	t.Logf("seed %d\n%s", seed, out.String())
 	if err != nil {

@@ -16,6 +16,7 @@ type summary struct {
 	effects       map[string]int // and by what they took
 	total         int
 	streams       []streamRecord
+	retransmits   []uint64
 	status        *adminpb.StatusReply
 	before, after resources
 }
@@ -39,8 +40,8 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 	}
 	for n, r := range s.streams {
 		fmt.Fprintf(w, "stream %-11s %8.1f MB, longest pause %v", r.name, float64(r.bytes)/1e6, r.longest.Round(time.Millisecond))
-		if s.status != nil && n < len(s.status.Streams) {
-			fmt.Fprintf(w, ", %d retransmits by its sender", s.status.Streams[n].Retransmits)
+		if n < len(s.retransmits) {
+			fmt.Fprintf(w, ", %d retransmits by its sender", s.retransmits[n])
 		}
 		fmt.Fprintln(w)
 	}

@@ -49,6 +49,7 @@ not add up, on a leak. The seed repeats the changes, not the packets.`,
 	cmd.Flags().DurationVar(&o.Interval, "every", 300*time.Millisecond, "mean time between two changes")
 	cmd.Flags().DurationVar(&o.Stall, "stall", time.Second, "how long a stream may stand still")
 	cmd.Flags().BoolVar(&o.InProcess, "in-process", false, "drivers in nicd instead of plugins")
+	cmd.Flags().BoolVar(&o.TAP, "tap", false, "TAP ports and the kernel's TCP instead of the netstack's; needs root")
 	cmd.Flags().BoolVar(&logs, "log", false, "log to stderr")
 	return cmd
 }
