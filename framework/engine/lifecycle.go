@@ -123,7 +123,8 @@ func (e *Engine) setRules(p *Plan) {
 }
 
 // setMergers gives each receive queue the software LRO that the plan's owner
-// wants: with nobody or the device alone as owner, none exists.
+// wants: with nobody or the device alone as owner, none exists, but for the unsafe
+// quirk that has one made all the same.
 func (e *Engine) setMergers(p *Plan) {
 	forget := framework.ForgetCoalescedQuirk.Get(e.opts.Quirks)
 	for _, q := range e.rx[:p.RxQueues] {
