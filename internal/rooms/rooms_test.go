@@ -35,6 +35,9 @@ var rooms = map[string]string{
 	"inventory":         "framework bus",
 	"console":           "proto/adminpb framework/drivertest",
 	"proto":             "",
+	// Both run a daemon by its exported API alone, as an operator would.
+	"soak":   "config daemon framework proto/adminpb",
+	"matrix": "config daemon framework proto/adminpb",
 }
 
 // mayUse are the imports that need a reason, and the files and folders that have
