@@ -217,17 +217,15 @@ func beside(queue *os.File, do func(socket int, request *unix.Ifreq) error) erro
 // linkSettings is struct ethtool_cmd of include/uapi/linux/ethtool.h, which is
 // older than what it was replaced by, and enough.
 type linkSettings struct {
-	command                uint32
-	supported, advertising uint32
-	speed                  uint16 // Mbit/s
-	duplex, port           uint8
-	phy, transceiver       uint8
-	autonegotiation, mdio  uint8
-	maxTx, maxRx           uint32
-	speedHigh              uint16
-	mdix, mdixControl      uint8
-	peer                   uint32
-	_                      [2]uint32
+	command   uint32
+	_         [2]uint32 // supported, advertising
+	speed     uint16    // Mbit/s
+	duplex    uint8
+	_         [5]uint8  // port, PHY, transceiver, autonegotiation, MDIO
+	_         [2]uint32 // maxtxpkt, maxrxpkt
+	speedHigh uint16
+	_         [2]uint8 // MDI-X
+	_         [3]uint32
 }
 
 const ethtoolSetLink = 2 // ETHTOOL_SSET
