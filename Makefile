@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: all build test lint setup generate bench bench-tap clean test-guest-drivers
+.PHONY: all build test test-guest-drivers mutants lint setup generate bench bench-run bench-lro bench-tap clean
 
 all: build
 
@@ -21,6 +21,9 @@ test: setup lint ## all tests with the race detector; says how many ran
 test-guest-drivers: ## the kernel's own NIC drivers on our models; writes docs/guest-drivers.md
 	NICD_GUEST_DRIVERS=$(CURDIR)/docs/guest-drivers.md $(GO) test -v -count=1 -timeout 30m -run TestGuestDrivers ./guest
 
+mutants: ## deletes lro's rules one by one: the tests have to notice each
+	$(GO) run ./internal/mutants
+
 # vet finds mistakes; staticcheck finds more of them and code that nobody uses.
 # Style is gofmt's and the reviewer's business. Which package may import which,
 # and where unsafe may be used, is a test (internal/rooms).
@@ -34,6 +37,12 @@ generate: ## after a change of a .proto file; needs protoc and its Go plugins
 
 bench:
 	$(GO) test -run '^$$' -bench . -benchmem ./lro ./gso ./framework/... ./bus/... ./sim/...
+
+bench-run: ## the quickstart: plugin against in-process, LRO on against off
+	$(GO) test -run '^$$' -bench Run -benchtime 5x ./cmd/nicd
+
+bench-lro: ## lro against gVisor, DPDK, Tailscale and wireguard-go; needs cc, pkg-config, libdpdk-dev and the network
+	cd bench && $(GO) run ./run
 
 bench-tap: build ## the kernel's TCP through two TAP ports, against a veth pair; needs root, iperf3 and ip
 	@sh .ci/setup

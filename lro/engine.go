@@ -14,7 +14,7 @@ type Options struct {
 	// MaxLen is the largest IP packet in bytes that may come out; 0 means as much as the 16-bit length field can say.
 	MaxLen int
 	// Flows is the number of flows that the engine can tell apart within one batch; it is rounded up to a power of two,
-	// and 0 means 256. If there are more, the oldest ones of a set of eight end early; nothing is lost.
+	// and 0 means 1024. If there are more, the oldest ones of a set of eight end early; nothing is lost.
 	Flows int
 	// PassUnverified lets packets with ChecksumUnknown pass alone, instead of having the engine verify them.
 	PassUnverified bool
