@@ -141,6 +141,9 @@ func (r *remote) Info(ctx context.Context) (info framework.Info, err error) {
 	err = r.process.call(ctx, "info", func(ctx context.Context) error {
 		pb, err := r.process.rpc.GetInfo(ctx, &driverpb.GetInfoRequest{})
 		info = infoFrom(pb)
+		if err == nil {
+			err = info.Check()
+		}
 		return err
 	})
 	return info, err

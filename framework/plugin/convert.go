@@ -200,7 +200,7 @@ func eventTo(e engine.Event) *driverpb.Event {
 func eventFrom(pb *driverpb.Event) engine.Event {
 	l := pb.GetLink()
 	return engine.Event{
-		Kind: engine.EventKind(pb.GetKind()), Queue: int(pb.GetQueue()), Reason: pb.GetReason(),
+		Kind: engine.EventKind(pb.GetKind()), Queue: int(pb.GetQueue()), Reason: oneLine(pb.GetReason()),
 		Link: framework.Link{Up: l.GetUp(), Mbps: int(l.GetMbps()), FullDuplex: l.GetFullDuplex(), Paused: l.GetPaused()},
 	}
 }

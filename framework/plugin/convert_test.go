@@ -1,11 +1,13 @@
 package plugin
 
 import (
+	"errors"
 	"reflect"
 	"testing"
 
 	"nicd/framework"
 	"nicd/framework/engine"
+	"nicd/proto/driverpb"
 )
 
 // fill sets every field under v to something that is not zero, so that a field
@@ -76,6 +78,34 @@ func TestNothingIsLostInConversion(t *testing.T) {
 
 	d := filled[framework.Description]()
 	same(t, descriptionFrom(descriptionTo(d)).Description, d)
+}
+
+// What a plugin says of its device is checked before anyone counts on it, and
+// its words can do nothing to a terminal.
+func TestNonsenseIsRefused(t *testing.T) {
+	if err := (new(framework.Info)).Check(); !errors.Is(err, framework.ErrInfo) {
+		t.Errorf("an empty Info: %v", err)
+	}
+	if got := eventFrom(&driverpb.Event{Reason: "gone\n\x1b[2J"}).Reason; got != "gone ?[2J" {
+		t.Errorf("reason %q", got)
+	}
+	e := &Error{Plugin: "p", Err: errors.New("\x1b]0;x\a")}
+	if got := e.Error(); got != "plugin p: ?]0;x?" {
+		t.Errorf("error %q", got)
+	}
+}
+
+// nicd would make as many counters as a plugin says it has queues.
+func TestNonsensePlugin(t *testing.T) {
+	p, _ := start(t, "nonsense")
+	_, c := wire(t)
+	control, err := p.Attach(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := control.Info(t.Context()); !errors.Is(err, framework.ErrInfo) {
+		t.Errorf("%+v, %v", info, err)
+	}
 }
 
 func TestZeroValuesSurviveConversion(t *testing.T) {

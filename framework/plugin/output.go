@@ -72,6 +72,7 @@ func (o *output) line(line []byte) {
 	}
 	fields := make(map[string]any)
 	if line[0] != '{' || json.Unmarshal(line, &fields) != nil {
+		text = printable(text)
 		o.keep(text)
 		if o.allowed() {
 			o.log.Warn().Str("stream", o.stream).Msg(text)
@@ -82,7 +83,7 @@ func (o *output) line(line []byte) {
 		delete(fields, name)
 	}
 	level := levelOf(takeText(fields, zerolog.LevelFieldName, "@level"))
-	message := takeText(fields, zerolog.MessageFieldName, "@message")
+	message := printable(takeText(fields, zerolog.MessageFieldName, "@message"))
 	if message != "" {
 		text = message
 		if cause, _ := fields[zerolog.ErrorFieldName].(string); cause != "" {

@@ -141,7 +141,13 @@ func loop(_ context.Context, _ framework.Driver, a *attachment) (engine.Control,
 }
 
 func (l *looped) Info(context.Context) (framework.Info, error) {
-	return framework.Info{Model: "LOOP", Revision: 3, MaxRxQueues: 1, MaxTxQueues: 1}, nil
+	i := framework.Info{Model: "LOOP", Revision: 3, MaxRxQueues: 1, MaxTxQueues: 1, MaxMTU: 9000}
+	i.RxRing = framework.RingRule{Min: 32, Max: 64, Default: 32}
+	i.TxRing = i.RxRing
+	if os.Getenv(envMode) == "nonsense" {
+		i.MaxTxQueues = 1 << 60
+	}
+	return i, nil
 }
 
 func (l *looped) Start(_ context.Context, p engine.Plan) error {

@@ -219,10 +219,11 @@ func (o Options) env() []string {
 func (p *Process) describe(ctx context.Context) error {
 	return p.call(ctx, "describe", func(ctx context.Context) error {
 		d, err := p.rpc.Describe(ctx, &driverpb.DescribeRequest{})
-		if err == nil {
-			p.description = descriptionFrom(d)
+		if err != nil {
+			return err
 		}
-		return err
+		p.description = descriptionFrom(d)
+		return p.description.Check()
 	})
 }
 
