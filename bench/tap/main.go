@@ -5,7 +5,8 @@
 //
 //	go run ./tap -nicd FILE [-rounds 3] [-seconds 5] [-only REGEXP] [-json]
 //
-// It needs root, /dev/net/tun, ip and iperf3.
+// It needs root, /dev/net/tun, ip and iperf3; with DPDK's testpmd (Debian's
+// dpdk-dev and librte-meta-net) that is measured too.
 package main
 
 import (
@@ -30,21 +31,24 @@ type row struct {
 	Name    string
 	Base    string // the row that it is compared with
 	Streams int
-	config  string // "" is a veth pair
+	config  string // of nicd; "" is a veth pair
+	testpmd bool   // DPDK's, if it is installed
 }
 
 func rows() []row {
 	return []row{
-		{"veth", "", 1, ""},
-		{"vmxnet3 plugin, lro hardware-only", "veth", 1, pair("plugin", "vmxnet3", vmxnet3, 2, "")},
-		{"vmxnet3 in-process, lro hardware-only", "veth", 1, pair("in-process", "vmxnet3", vmxnet3, 2, "")},
-		{"vmxnet3 in-process, lro off", "veth", 1, pair("in-process", "vmxnet3", vmxnet3, 2, lroOff)},
-		{"vmxnet3 in-process, lro hybrid", "vmxnet3 in-process, lro off", 1, pair("in-process", "vmxnet3", vmxnet3, 2, `quirks { lro-owner = "hybrid" }`)},
-		{"vmxnet3 in-process, lro hardware-only again", "vmxnet3 in-process, lro off", 1, pair("in-process", "vmxnet3", vmxnet3, 2, "")},
-		{"82574L in-process, lro off", "veth", 1, pair("in-process", "e1000", i82574L, 1, lroOff)},
-		{"82574L in-process, lro software", "82574L in-process, lro off", 1, pair("in-process", "e1000", i82574L, 1, "")},
-		{"veth, 8 streams", "", 8, ""},
-		{"vmxnet3 in-process, 8 queues and streams", "veth, 8 streams", 8, pair("in-process", "vmxnet3", vmxnet3, 8, "")},
+		{Name: "veth", Streams: 1},
+		{Name: "testpmd between two net_tap", Base: "veth", Streams: 1, testpmd: true},
+		{Name: "vmxnet3 plugin, lro hardware-only", Base: "veth", Streams: 1, config: pair("plugin", "vmxnet3", vmxnet3, 2, "")},
+		{Name: "vmxnet3 in-process, lro hardware-only", Base: "veth", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, "")},
+		{Name: "vmxnet3 in-process, lro hardware-only, to testpmd", Base: "testpmd between two net_tap", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, "")},
+		{Name: "vmxnet3 in-process, lro off", Base: "veth", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, lroOff)},
+		{Name: "vmxnet3 in-process, lro hybrid", Base: "vmxnet3 in-process, lro off", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, `quirks { lro-owner = "hybrid" }`)},
+		{Name: "vmxnet3 in-process, lro hardware-only again", Base: "vmxnet3 in-process, lro off", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, "")},
+		{Name: "82574L in-process, lro off", Base: "veth", Streams: 1, config: pair("in-process", "e1000", i82574L, 1, lroOff)},
+		{Name: "82574L in-process, lro software", Base: "82574L in-process, lro off", Streams: 1, config: pair("in-process", "e1000", i82574L, 1, "")},
+		{Name: "veth, 8 streams", Streams: 8},
+		{Name: "vmxnet3 in-process, 8 queues and streams", Base: "veth, 8 streams", Streams: 8, config: pair("in-process", "vmxnet3", vmxnet3, 8, "")},
 	}
 }
 
@@ -143,8 +147,9 @@ func choose(only string) (list []row, err error) {
 		return nil, err
 	}
 	wanted := map[string]bool{}
+	_, missing := exec.LookPath("dpdk-testpmd")
 	for _, r := range rows() {
-		if match.MatchString(r.Name) {
+		if match.MatchString(r.Name) && (missing == nil || !strings.Contains(r.Name, "testpmd")) {
 			wanted[r.Name], wanted[r.Base] = true, true
 		}
 	}
@@ -166,10 +171,13 @@ func (b *bench) measure(ctx context.Context, r row) (got result, err error) {
 		defer func() { _ = ip(context.WithoutCancel(ctx), "netns", "delete", s) }()
 	}
 	stop := func() (float64, error) { return 0, nil }
-	if r.config == "" {
-		err = ip(ctx, "-n", spaces[0], "link", "add", taps[0], "type", "veth", "peer", "name", taps[1], "netns", spaces[1])
-	} else {
+	switch {
+	case r.testpmd:
+		stop, err = b.startTestpmd(ctx)
+	case r.config != "":
 		stop, err = b.start(ctx, r.config)
+	default:
+		err = ip(ctx, "-n", spaces[0], "link", "add", taps[0], "type", "veth", "peer", "name", taps[1], "netns", spaces[1])
 	}
 	if err == nil {
 		got, err = b.through(ctx, r.Streams)
@@ -177,6 +185,44 @@ func (b *bench) measure(ctx context.Context, r row) (got result, err error) {
 	cpu, failed := stop()
 	got.CPUSeconds += cpu
 	return got, errors.Join(err, failed)
+}
+
+// startTestpmd runs DPDK's forwarder between two TAP devices: what a user-space
+// driver framework with the kernel's TCP above it is usually compared with.
+func (b *bench) startTestpmd(ctx context.Context) (stop func() (float64, error), err error) {
+	cmd := exec.CommandContext(ctx, "dpdk-testpmd", "--no-huge", "-m", "512", "--no-pci", "-l", "0,1", "--file-prefix", "nicdbench",
+		"--vdev", "net_tap0,iface="+taps[0], "--vdev", "net_tap1,iface="+taps[1], "--",
+		"--total-num-mbufs=16384", "--forward-mode=io", "--auto-start")
+	stop = func() (float64, error) { return 0, nil }
+	if _, err := cmd.StdinPipe(); err != nil { // it ends when its input does
+		return stop, err
+	}
+	if err := cmd.Start(); err != nil {
+		return stop, err
+	}
+	stop = func() (float64, error) {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+		return cpu(cmd), nil
+	}
+	for i, name := range taps {
+		for !isUp(ctx, name) {
+			select {
+			case <-ctx.Done():
+				return stop, errors.New("testpmd made no TAP devices")
+			case <-time.After(time.Second): // it has no other way to say that it forwards
+			}
+		}
+		if err := ip(ctx, "link", "set", name, "netns", spaces[i]); err != nil {
+			return stop, err
+		}
+	}
+	return stop, nil
+}
+
+func isUp(ctx context.Context, name string) bool {
+	out, err := exec.CommandContext(ctx, "ip", "-o", "link", "show", "up", "dev", name).Output()
+	return err == nil && len(out) > 0
 }
 
 // through gives both ends their addresses and runs iperf3.
