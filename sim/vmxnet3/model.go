@@ -195,6 +195,14 @@ func (m *Model) Resume() {
 	m.host.Wake()
 }
 
+// Hang makes a transmit queue stand still, without an error and without an event,
+// as a hypervisor's thread that starves does, until the device is activated anew.
+func (m *Model) Hang(queue int) {
+	m.host.Tx.Lock()
+	defer m.host.Tx.Unlock()
+	m.tx.queues[queue].hung = true
+}
+
 // ActivationError is why the last ACTIVATE failed, nil if it did not. The driver
 // learns only that it did; this is for tests.
 func (m *Model) ActivationError() error {

@@ -83,18 +83,22 @@ func capacity(slots []slot) (n int) {
 // write copies the packet to its slots and completes them. A packet that is too
 // long for them, or whose buffers are not there, is an error.
 func (r *receiver) write(q *rxQueue, slots []slot, truncated bool) {
-	p := &r.packet
+	p, v := &r.packet, &r.m.opt.Variations
+	broken, odd := every(v.BadFrameEvery, q.packets), every(v.BadLengthEvery, q.packets)
 	q.packets++
 	q.since = 0
+	if broken {
+		p.w3 &^= rcFCSCorrect
+	}
 	for len(slots) > 0 && slots[0].empty {
 		r.complete(q, &slots[0], rcSOP|rcEOP, 0, 0, rcFCSCorrect)
 		slots = slots[1:]
 	}
-	if !truncated && r.fitsDataRing(q, slots) {
+	if !truncated && !broken && !odd && r.fitsDataRing(q, slots) {
 		r.writeData(q, &slots[0])
 		return
 	}
-	from, at, left, bad := 0, 0, p.len, truncated
+	from, at, left, bad := 0, 0, p.len, truncated || broken
 	for i := range slots {
 		n := 0
 		if s := &slots[i]; !s.empty {
@@ -106,7 +110,11 @@ func (r *receiver) write(q *rxQueue, slots []slot, truncated bool) {
 			}
 			left -= n
 		}
-		r.completePart(q, &slots[i], i == 0, i == len(slots)-1, n, bad)
+		last := i == len(slots)-1
+		if last && odd {
+			n = rcLenMask
+		}
+		r.completePart(q, &slots[i], i == 0, last, n, bad)
 	}
 	r.count(q, bad)
 }

@@ -47,6 +47,7 @@ type txQueue struct {
 	intr    int
 	on      bool
 	stopped bool
+	hung    bool
 	err     uint32
 	view    []byte
 	done    int // completions of this pass
@@ -102,7 +103,7 @@ func (t *transmitter) work(budget int) bool {
 	n := t.m.shared.txQueues
 	for i := range n {
 		q := &t.queues[(t.turn+i)%n]
-		if t.m.active && q.on && !q.stopped && t.pending(q) && t.run(q, budget) {
+		if t.m.active && q.on && !q.stopped && !q.hung && t.pending(q) && t.run(q, budget) {
 			did = true
 		}
 		if t.blocked != nil {
@@ -126,7 +127,7 @@ func (t *transmitter) lookAround(budget int) (did bool) {
 	}
 	for i := range t.m.shared.txQueues {
 		q := &t.queues[i]
-		if t.blocked != nil || !q.on || q.stopped {
+		if t.blocked != nil || !q.on || q.stopped || q.hung {
 			continue
 		}
 		if b := t.m.host.Tx.Bytes(q.desc+qdTxDeferred, 4); b == nil || bus.Word(b, 0).Load() == 0 {

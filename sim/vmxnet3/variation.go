@@ -39,6 +39,13 @@ type Variations struct {
 	// SkipEvery: before every so-manieth packet a queue passes over a descriptor
 	// without a completion. 0 is never (V7).
 	SkipEvery int
+	// BadFrameEvery: every so-manieth packet is completed with the error bit and
+	// without the one that says that its frame check sequence is right, as one
+	// that a port in passthrough passes on. 0 is never.
+	BadFrameEvery int
+	// BadLengthEvery: the last completion of every so-manieth packet has the
+	// longest length that its field holds, whatever the buffer's. 0 is never.
+	BadLengthEvery int
 	// RxDoorbells says when RxQueueCtrl.updateRxProd is set (V8).
 	RxDoorbells RxDoorbells
 	// TxThreshold is written to TxQueueCtrl.txThreshold at activation; 0 is 1. With

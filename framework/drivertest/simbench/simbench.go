@@ -76,18 +76,17 @@ func vmxnet3Model(revision int) modelEntry {
 	return modelEntry{
 		name: fmt.Sprintf("vmxnet3-%d", revision), vendor: 0x15AD, device: 0x07B0,
 		make: func(s drivertest.Setup) sim.Model {
-			v := vmxnet3.Variations{SkipEvery: s.SkipEvery, ZeroLengthEvery: s.EmptyEvery, ZeroLengthBodyEvery: s.EmptyInsideEvery}
+			v := vmxnet3.Variations{
+				SkipEvery: s.SkipEvery, ZeroLengthEvery: s.EmptyEvery, ZeroLengthBodyEvery: s.EmptyInsideEvery,
+				BadFrameEvery: s.BadFrameEvery, BadLengthEvery: s.BadLengthEvery,
+			}
 			if s.LengthOnlyLRO {
 				v.LRO = vmxnet3.LROLengthOnly
 			}
 			return vmxnet3.New(vmxnet3.Options{Revision: revision, Variations: v})
 		},
 		lacks: func() map[drivertest.Ability]string {
-			l := map[drivertest.Ability]string{
-				drivertest.Hang:       "the vmxnet3 model does not hang a transmit queue: the known ones stop it with an error event instead",
-				drivertest.BadFrames:  "the vmxnet3 model is behind a virtual switch, which delivers no frame with a bad check sequence",
-				drivertest.BadLengths: "the vmxnet3 model completes descriptors with right lengths only",
-			}
+			l := map[drivertest.Ability]string{}
 			if revision == 1 {
 				l[drivertest.SizedLRO] = "revision 1 does not tell the size of merged segments"
 			}

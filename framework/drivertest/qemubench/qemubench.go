@@ -1,0 +1,100 @@
+// Package qemubench has benches of package drivertest for QEMU's device models,
+// which this project did not write: vmxnet3 of revision 1, and the e1000 family.
+//
+// What the models can't do is said in Bench.Lacks; how they differ from ours is in
+// docs/devices.md.
+package qemubench
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"nicd/framework"
+	"nicd/framework/drivertest"
+	"nicd/framework/drivertest/rig"
+)
+
+// Options are a bench's settings. The zero value works.
+type Options struct {
+	Program string // the QEMU; the one in the path if empty
+}
+
+type modelEntry struct {
+	name           string
+	vendor, device uint16
+	lacks          map[drivertest.Ability]string
+}
+
+const (
+	neverHangs  = "QEMU's models do not hang"
+	rightOnly   = "QEMU's models deliver good frames only"
+	noFaults    = "QEMU's models complete descriptors in order, with right lengths and with data"
+	neverMerges = "no part of the e1000 family merges segments"
+	byTAPOnly   = "QEMU's vmxnet3 merges only what a TAP device gives it merged"
+	looksAtNone = "QEMU's model looks at no received checksum"
+	oneMode     = "QEMU's models have one mode"
+)
+
+// lacks is what all models lack, and more.
+func lacks(more map[drivertest.Ability]string) map[drivertest.Ability]string {
+	all := map[drivertest.Ability]string{
+		drivertest.Hang: neverHangs, drivertest.BadFrames: rightOnly, drivertest.BadLengths: noFaults,
+		drivertest.SkippedSlots: noFaults, drivertest.EmptyBuffers: noFaults, drivertest.ModeChange: oneMode,
+	}
+	for a, why := range more {
+		all[a] = why
+	}
+	return all
+}
+
+func pci(name string, device uint16) modelEntry {
+	return modelEntry{name, 0x8086, device, lacks(map[drivertest.Ability]string{
+		drivertest.MergedFrames: neverMerges, drivertest.SizedLRO: neverMerges, drivertest.LengthOnlyLRO: neverMerges,
+		drivertest.VerifiesV6: looksAtNone,
+		drivertest.Drops:      "QEMU's e1000 family leaves frames without a buffer with its network",
+	})}
+}
+
+var models = []modelEntry{
+	{"vmxnet3", 0x15AD, 0x07B0, lacks(map[drivertest.Ability]string{
+		drivertest.MergedFrames: byTAPOnly, drivertest.SizedLRO: byTAPOnly, drivertest.LengthOnlyLRO: byTAPOnly,
+		drivertest.VerifiesV6:  looksAtNone,
+		drivertest.FlowControl: "QEMU's vmxnet3 drops frames without a buffer",
+	})},
+	pci("82540EM", 0x100E), pci("82545EM", 0x100F), pci("82544GC", 0x100C),
+	{"82574L", 0x8086, 0x10D3, lacks(map[drivertest.Ability]string{
+		drivertest.MergedFrames: neverMerges, drivertest.SizedLRO: neverMerges, drivertest.LengthOnlyLRO: neverMerges,
+		drivertest.Drops: "QEMU's e1000 family leaves frames without a buffer with its network",
+	})},
+}
+
+// Models are the names of the models that a driver drives, by its device ids.
+func Models(d framework.Driver) (names []string) {
+	for _, m := range models {
+		if slices.ContainsFunc(d.Describe().IDs, func(id framework.DeviceID) bool { return id.Vendor == m.vendor && id.Device == m.device }) {
+			names = append(names, m.name)
+		}
+	}
+	return names
+}
+
+// New is a bench with a driver on the model of a name.
+func New(d framework.Driver, model string, o Options) (drivertest.Bench, error) {
+	i := slices.IndexFunc(models, func(m modelEntry) bool { return strings.EqualFold(m.name, model) })
+	if i < 0 {
+		return drivertest.Bench{}, fmt.Errorf("QEMU has no model %q of use here", model)
+	}
+	m := models[i]
+	return drivertest.Bench{
+		Name: d.Describe().Name + " on QEMU " + m.name, Driver: d, Lacks: m.lacks, Memory: rig.SharedMemory,
+		Open: func(s drivertest.Setup) (*rig.Station, error) {
+			ctx, cancel := context.WithTimeout(context.Background(), rig.Deadline)
+			defer cancel()
+			return rig.NewQEMUStation(ctx, rig.QEMUOptions{
+				Model: m.name, MAC: rig.MAC, Program: o.Program, NoFlowControl: s.NoFlowControl, Limit: s.PeerLimit,
+			})
+		},
+	}, nil
+}
