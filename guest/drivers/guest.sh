@@ -25,7 +25,7 @@ check() {
 	if out=$("$@" 2>&1); then
 		say "ok $name: $(echo "$out" | tail -n 1)"
 	else
-		say "FAIL $name: $(echo "$out" | tail -n 5 | tr '\n' ' ')"
+		say "FAIL $name: $(echo "$out" | tail -n 9 | tr '\n' ' ')"
 	fi
 }
 
@@ -70,7 +70,8 @@ measured() {
 
 # counted NAMESPACE NAME MORE-THAN: the sum of a statistic over all queues.
 counted() {
-	n=$(ip netns exec "$1" ethtool -S nic0 | awk -F: -v name="$2" '{gsub(/^ +| +$/, "", $1)} $1 ~ name {sum += $2} END {print sum + 0}')
+	all=$(ip netns exec "$1" ethtool -S nic0) || return 1
+	n=$(echo "$all" | awk -F: -v name="$2" '{gsub(/^ +| +$/, "", $1)} $1 ~ name {sum += $2} END {print sum + 0}')
 	echo "$n"
 	[ "$n" -gt "$3" ]
 }
@@ -167,8 +168,10 @@ while read -r pair _ _ kind_a _ _ kind_b; do
 	check "$kind_a and $kind_b, TCP after that" measured "b$pair" "a$pair" "10.0.$pair.1"
 done < /pairs
 
+# complaints: lines of the kernel's log that say that something went wrong, each
+# kind once.
 complaints() {
-	found=$(dmesg | grep -iE "hang|timed out|timeout|WARNING:|BUG:|Call Trace|refused|fail" | grep -v "^$")
+	found=$(dmesg | grep -E "\<[Hh]ang|[Rr]eset|timed out|timeout|error|WARNING:|BUG:|Call Trace|refused|[Ff]ail" | sed 's/^\[[^]]*\] *//' | sort | uniq -c)
 	[ -z "$found" ] && echo "none" || { echo "$found"; return 1; }
 }
 check "the kernel's complaints" complaints
