@@ -92,6 +92,7 @@ func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*si
 		return err
 	}
 	if err := i.openLink(); err != nil {
+		device.close()
 		return err
 	}
 	if err := device.attach(ctx, i); err != nil {
