@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -68,7 +69,9 @@ func (c *captureFlags) parse() (points []pcap.Point, err error) {
 		if err != nil {
 			return nil, err
 		}
-		points = append(points, p)
+		if !slices.Contains(points, p) {
+			points = append(points, p)
+		}
 	}
 	if c.filter != "" {
 		_, err = pcap.ParseFilter(c.filter)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -47,6 +48,7 @@ type Capture struct {
 
 // Start starts a capture.
 func (h *Hub) Start(o Options) (*Capture, error) {
+	o.Points = slices.Compact(slices.Sorted(slices.Values(o.Points))) // each packet once
 	c := &Capture{hub: h, options: o, ready: make(chan struct{}, 1)}
 	if o.Filter != "" {
 		var err error

@@ -219,7 +219,7 @@ func TestPoints(t *testing.T) {
 	b := newBelow()
 	h := NewHub("x", RxDelivered, TxPort)
 	port, iface := h.Port(swallow{}, b), h.Interface(b)
-	c, err := h.Start(Options{Points: []Point{RxDelivered, TxPort}})
+	c, err := h.Start(Options{Points: []Point{RxDelivered, TxPort, RxDelivered}})
 	if err != nil {
 		t.Fatal(err)
 	}
