@@ -224,7 +224,7 @@ func (t *task) arm() bool {
 	if t.rx != nil && t.rx.short && t.rx.upper.ArmRx(t.rx.id) {
 		return true
 	}
-	return t.tx != nil && !t.tx.faulty && !t.tx.blocked() && t.tx.upper.ArmTx(t.tx.id)
+	return t.tx != nil && !t.tx.blocked() && t.tx.upper.ArmTx(t.tx.id)
 }
 
 // pending looks once more, after the interrupt was unmasked.
@@ -232,7 +232,7 @@ func (t *task) pending() bool {
 	if t.rx != nil && !t.rx.faulty && t.rx.dev.Pending() {
 		return true
 	}
-	return t.tx != nil && !t.tx.faulty && t.tx.fifo.len() > 0 && t.tx.dev.Pending()
+	return t.tx != nil && t.tx.fifo.len() > 0 && t.tx.dev.Pending()
 }
 
 func (t *task) countRun() {

@@ -33,7 +33,6 @@ type txQueue struct {
 	draft draft
 
 	bellAt int64 // when the bell that is still to be rung became due; 0: none
-	faulty bool
 
 	kick   atomic.Bool
 	oldest atomic.Int64 // when the oldest packet with the device was put; 0: none
@@ -115,7 +114,7 @@ func (s *txStage) of(i int) []framework.Buffer {
 
 // start takes over a started device's queue.
 func (q *txQueue) start(dev framework.TxQueue, descriptors int) {
-	q.dev, q.faulty, q.bellAt = dev, false, 0
+	q.dev, q.bellAt = dev, 0
 	q.fifo = newTxFIFO(descriptors, &q.stage)
 	q.kick.Store(false)
 }
@@ -130,9 +129,6 @@ func (q *txQueue) stop() {
 // round reaps, takes, prepares, puts and rings, and tells whether there was
 // anything to do.
 func (q *txQueue) round() bool {
-	if q.faulty {
-		return false
-	}
 	worked := q.reap()
 	if q.stage.empty() && q.next == len(q.in.Packets) && q.take() {
 		worked = true
