@@ -159,8 +159,11 @@ func (r *Row) base() string {
 const (
 	startPatience = 20 * time.Second
 	// settling is how long TCP gets to find its pace before it is measured, and
-	// after each change.
-	settling = 300 * time.Millisecond
+	// resettling after each change: a window's worth of 64 KiB packets that comes
+	// as single frames all at once is more than a queue has buffers for, and what
+	// is lost of it takes a timeout or two.
+	settling   = 300 * time.Millisecond
+	resettling = time.Second
 	// tick is how often progress is looked at, and what Result.Idle counts.
 	tick = 100 * time.Millisecond
 	// lastTicks are the half second that is more than a timeout of TCP's or a busy
@@ -225,7 +228,7 @@ func (o *Options) observe(ctx context.Context, d *daemon.Daemon, r *Result) erro
 			if err := toggle(ctx, d, value); err != nil {
 				return err
 			}
-			if err := pause(ctx, settling); err != nil {
+			if err := pause(ctx, resettling); err != nil {
 				return err
 			}
 		}
