@@ -15,6 +15,7 @@
 package drivertest
 
 import (
+	"strings"
 	"time"
 
 	"nicd/bus"
@@ -36,6 +37,9 @@ type Bench struct {
 	// Lacks says of what the bench can't do why not. What is not in it, the bench
 	// can do.
 	Lacks map[Ability]string
+	// Excused says of checks, by name ("tso.ipv4") or category ("tso"), why the
+	// device can't pass them though it offers the feature: a model's own mistakes.
+	Excused map[string]string
 	// Memory makes memory that the device can access; nil is heap memory, for
 	// models in this process.
 	Memory func(size int) (*bus.Memory, error)
@@ -96,3 +100,18 @@ const (
 	VerifiesV6    Ability = "verifies-ipv6"   // the device verifies checksums over IPv6
 	TwoDevices    Ability = "two-devices"     // two stations open at a time
 )
+
+// excuse is why a check is not applicable, if it is not.
+func (b *Bench) excuse(k *check) (why string, excused bool) {
+	for _, a := range k.needs {
+		if why, lacks := b.Lacks[a]; lacks {
+			return why, true
+		}
+	}
+	if why, excused = b.Excused[k.name]; excused {
+		return why, true
+	}
+	category, _, _ := strings.Cut(k.name, ".")
+	why, excused = b.Excused[category]
+	return why, excused
+}

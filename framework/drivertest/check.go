@@ -50,11 +50,9 @@ var _ rig.T = (*c)(nil)
 // runCheck runs one check to its end, or leaves it behind when it has none.
 func runCheck(ctx context.Context, b *Bench, k *check, l *linter) Result {
 	res := Result{Name: k.name, Doc: k.doc, Status: NotApplicable, Problems: []string{}, Log: []string{}}
-	for _, a := range k.needs {
-		if why, lacks := b.Lacks[a]; lacks {
-			res.Reason = why
-			return res
-		}
+	if why, excused := b.excuse(k); excused {
+		res.Reason = why
+		return res
 	}
 	begin := time.Now()
 	t := &c{bench: b, check: k, lint: l}

@@ -174,15 +174,42 @@ func startRings(t *c) {
 		n.Config.RxDescriptors, n.Config.TxDescriptors = size(n.Info.RxRing), size(n.Info.TxRing)
 		n.Start()
 		n.WaitLink(true)
-		for i := range n.Config.RxDescriptors + n.Config.RxDescriptors/8 + 20 {
-			n.Inject(in(i, 64))
-			t.same(n.Receive(1)[0], in(i, 64))
-		}
-		for i := range n.Config.TxDescriptors + n.Config.TxDescriptors/8 + 20 {
-			n.Send(0, out(i, 64), 2000, framework.Packet{})
-			t.sent(n, out(i, 64))
-		}
+		t.roundReceive(n, n.Config.RxDescriptors*9/8+20)
+		t.roundTransmit(n, n.Config.TxDescriptors*9/8+20)
 		n.Stop()
+	}
+}
+
+// burstOf is how many frames at a time go around a ring.
+func burstOf(descriptors int) int { return min(16, descriptors/2) }
+
+// roundReceive receives so many frames.
+func (t *c) roundReceive(n *rig.Net, frames int) {
+	burst := burstOf(n.Config.RxDescriptors)
+	for i := 0; i < frames; i += burst {
+		for j := range burst {
+			n.Inject(in(i+j, 64))
+		}
+		for j, p := range n.Receive(burst) {
+			t.same(p, in(i+j, 64))
+		}
+	}
+}
+
+// roundTransmit sends so many.
+func (t *c) roundTransmit(n *rig.Net, frames int) {
+	burst := burstOf(n.Config.TxDescriptors)
+	for i := 0; i < frames; i += burst {
+		for j := range burst {
+			if !n.Put(0, out(i+j, 64), 2000, framework.Packet{Flags: framework.Completion}) {
+				t.Fatalf("a ring of %d does not take %d packets", n.Config.TxDescriptors, burst)
+			}
+		}
+		n.Queues.Tx[0].Bell()
+		for j := range burst {
+			t.sent(n, out(i+j, 64))
+		}
+		n.Until("completions", func() bool { n.Reap(0); return n.InFlight(0) == 0 })
 	}
 }
 

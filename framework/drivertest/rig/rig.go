@@ -401,7 +401,7 @@ func (r *Rig) Return(bufs []framework.Buffer) {
 
 // Refill posts as many buffers as receive queue q takes and returns how many.
 func (r *Rig) Refill(q int) int {
-	const chunk = 64
+	const chunk = 16
 	for total := 0; ; {
 		n := r.post(q, chunk)
 		if total += n; n < chunk {
