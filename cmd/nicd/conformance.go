@@ -13,6 +13,7 @@ import (
 	"nicd/console"
 	"nicd/framework"
 	"nicd/framework/drivertest"
+	"nicd/framework/drivertest/qemubench"
 	"nicd/framework/drivertest/simbench"
 )
 
@@ -40,7 +41,7 @@ The exit status is 0 only if no check failed on any device.`,
 		Args: args(0, 1, "a driver"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args) },
 	}
-	cmd.Flags().StringVar(&f.bus, "bus", "sim", "where the devices are: sim, the models in this binary")
+	cmd.Flags().StringVar(&f.bus, "bus", "sim", "where the devices are: sim, the models in this binary, or qemu, QEMU's own")
 	cmd.Flags().StringSliceVar(&f.models, "model", nil, "only these models; all that the driver drives if not given")
 	cmd.Flags().StringSliceVar(&f.checks, "check", nil, "only checks whose name begins with one of these")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the checks and run none")
@@ -83,10 +84,24 @@ func (f *conformanceFlags) run(ctx context.Context, args []string) error {
 	return nil
 }
 
+// conformanceBuses are where devices can be.
+var conformanceBuses = map[string]struct {
+	models func(framework.Driver) []string
+	open   func(d framework.Driver, model string) (drivertest.Bench, error)
+}{
+	"sim": {simbench.Models, func(d framework.Driver, model string) (drivertest.Bench, error) {
+		return simbench.New(d, model, simbench.Options{Shared: true})
+	}},
+	"qemu": {qemubench.Models, func(d framework.Driver, model string) (drivertest.Bench, error) {
+		return qemubench.New(d, model, qemubench.Options{})
+	}},
+}
+
 // benches are those that the flags ask for.
 func (f *conformanceFlags) benches(name string) ([]drivertest.Bench, error) {
-	if f.bus != "sim" {
-		return nil, &usageError{fmt.Errorf("--bus %s: it takes sim", f.bus)}
+	bus, ok := conformanceBuses[f.bus]
+	if !ok {
+		return nil, &usageError{fmt.Errorf("--bus %s: it takes sim or qemu", f.bus)}
 	}
 	d, err := bundledDriver(name)
 	if err != nil {
@@ -94,14 +109,14 @@ func (f *conformanceFlags) benches(name string) ([]drivertest.Bench, error) {
 	}
 	models := f.models
 	if len(models) == 0 {
-		models = simbench.Models(d)
+		models = bus.models(d)
 	}
 	if !slices.ContainsFunc(drivertest.Describe(), func(r drivertest.Result) bool { return f.selects(r.Name) }) {
 		return nil, &usageError{fmt.Errorf("no check begins with %s (nicd conformance --list lists them)", strings.Join(f.checks, " or "))}
 	}
 	var benches []drivertest.Bench
 	for _, m := range models {
-		b, err := simbench.New(d, m, simbench.Options{Shared: true})
+		b, err := bus.open(d, m)
 		if err != nil {
 			return nil, &usageError{err}
 		}
