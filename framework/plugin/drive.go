@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/rs/zerolog"
 
@@ -30,6 +31,8 @@ type DriveConfig struct {
 	Events     link.Events
 	Generation uint32
 	Quirks     map[string]string // effective values; others have their default
+
+	corrupt func() // called after the link was found corrupt
 }
 
 // Drive attaches driver d to dev and makes an engine for it over a link's lower
@@ -56,7 +59,12 @@ func newDriven(ctx context.Context, d framework.Driver, dev bus.Device, c DriveC
 	e := &driven{bus: dev, memory: c.Memory}
 	lower, err := link.NewLower(link.LowerOptions{
 		Memory: c.Memory, Events: c.Events, Generation: c.Generation, Base: base,
-		Fault: func(err error) { c.Log.Error().Err(err).Msg("the link to nicd is corrupt: no more packets") },
+		Fault: func(err error) {
+			c.Log.Error().Err(err).Msg("the link to nicd is corrupt: no more packets")
+			if c.corrupt != nil {
+				c.corrupt()
+			}
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.Name, err)
@@ -170,6 +178,8 @@ func drive(ctx context.Context, d framework.Driver, a *attachment) (engine.Contr
 	}
 	control, err := newDriven(ctx, d, dev, DriveConfig{
 		Name: a.name, Log: pluginLogger(), Memory: a.arena, Events: a.events, Generation: a.generation, Quirks: a.quirks,
+		// nicd may have noticed nothing. It does if the process ends.
+		corrupt: func() { os.Exit(exitFailure) },
 	})
 	if err != nil {
 		dev.Close()
