@@ -122,7 +122,11 @@ func (t *transmitter) expectDeferred() {
 
 // lookAround sends what the driver has deferred, when it is time to.
 func (t *transmitter) lookAround(budget int) (did bool) {
-	if t.look == 0 || t.m.host.Now() < t.look {
+	if t.look == 0 {
+		return false
+	}
+	if t.m.host.Now() < t.look {
+		t.m.host.WakeAt(t.look) // the wake-up that came was for an earlier look
 		return false
 	}
 	for i := range t.m.shared.txQueues {
