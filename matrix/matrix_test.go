@@ -83,8 +83,9 @@ func TestSelect(t *testing.T) {
 	}
 }
 
-// TestRun runs some rows: LRO is worth something, it can be turned off and on, a
-// negative control shows, and its twin is refused.
+// TestRun runs some rows and looks at what does not depend on how fast or busy
+// the machine is: who merged, what arrived, what was refused. How much faster one
+// row is than another is what a run is for, not a test.
 func TestRun(t *testing.T) {
 	var lines []string
 	report, err := Run(t.Context(), Options{
@@ -96,16 +97,19 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Log("\n" + strings.Join(lines, "\n"))
-	if !report.OK || len(report.Results) != 7 || len(lines) != 7 {
+	if len(report.Results) != 7 || len(lines) != 7 {
 		t.Errorf("%+v", report)
 	}
-	if r := report.find("as-declared"); r.Ratio < 1.2 || r.SegmentsPerPacket < 4 {
-		t.Errorf("the device merges, and that is worth nothing: %+v", r)
+	if r := report.find("as-declared"); r.Gbps == 0 || r.SegmentsPerPacket < 4 {
+		t.Errorf("the device merges, and nothing comes of it: %+v", r)
+	}
+	if r := report.find("first-verdict"); r.Retransmits == 0 {
+		t.Errorf("packets whose verdict is read in the wrong place were believed: %+v", r)
 	}
 	if r := report.find("first-verdict-refused"); r.Refusal == "" || r.Gbps != 0 {
 		t.Errorf("%+v", r)
 	}
-	if r := report.find("toggle-off"); r.SegmentsPerPacket > 1.5 || r.IdleEnd {
+	if r := report.find("toggle-off"); r.Gbps == 0 || r.SegmentsPerPacket > 1.5 || r.IdleEnd {
 		t.Errorf("LRO is off: %+v", r)
 	}
 }
