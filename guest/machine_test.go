@@ -101,7 +101,10 @@ func readEvents(file string) (all []Event, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+	for _, line := range strings.Split(string(text), "\n") {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
 		var e Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			return all, fmt.Errorf("event %q: %w", line, err)

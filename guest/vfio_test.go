@@ -155,7 +155,7 @@ func TestVFIO(t *testing.T) {
 		}
 		check(t, outside, plan, e)
 	}
-	if last := o.events[len(o.events)-1]; last.Step != len(plan.Steps) {
+	if n := len(o.events); n == 0 || o.events[n-1].Step != len(plan.Steps) {
 		t.Errorf("the guest ended after %d of %d steps", len(o.events), len(plan.Steps))
 	} else {
 		checkFaults(t, o.console)
