@@ -21,6 +21,14 @@ import (
 // How long the guest may take, of which the requirement is that it be below.
 const patience = 120 * time.Second
 
+// QEMU's e1000e aborts if MSI-X is turned off while it holds back an interrupt, in
+// the 128 microseconds after the one before. Whoever does it, nicd or the kernel's
+// driver, it is no fault of theirs; the guest is booted again, a few times.
+const (
+	throttlingBug = "e1000e_intrmgr_on_msix_throttling_timer"
+	attempts      = 4
+)
+
 // The guest's NICs. The first four are nicd's, through VFIO. Of the first two the
 // peers are NICs with the kernel's own drivers, at the other end of a hub each;
 // behind the other two is QEMU's user-mode network, which leads to the test. (It
@@ -142,11 +150,18 @@ func TestVFIO(t *testing.T) {
 	dir := t.TempDir()
 	plan := vfioPlan(outside.port)
 	initramfs := archive(t, dir, modules, plan, map[string]string{"/through-kernel.hcl": throughKernel, "/to-outside.hcl": toOutside})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	o := boot(ctx, t, dir, k, initramfs, "quiet intel_iommu=on iommu=nopt", machine...)
-	if o.err != nil || ctx.Err() != nil {
-		t.Errorf("QEMU: %v, %v", o.err, context.Cause(ctx))
+	var o outcome
+	for range attempts {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		o = boot(ctx, t, dir, k, initramfs, "quiet intel_iommu=on iommu=nopt", machine...)
+		cancel()
+		if !strings.Contains(o.qemu, throttlingBug) {
+			break
+		}
+		t.Log("QEMU aborted over its e1000e's throttling timer: once more")
+	}
+	if o.err != nil {
+		t.Errorf("QEMU: %v", o.err)
 	}
 	for _, e := range o.events {
 		t.Logf("%2d %-8s %5.1f s", e.Step, e.Do, e.Seconds)
