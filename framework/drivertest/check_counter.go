@@ -157,6 +157,7 @@ func counterSurvives(t *c) {
 func counterAddsUp(t *c) {
 	s := t.stack(stackOptions{setup: Setup{NoFlowControl: t.can(Drops)}})
 	stop := make(chan struct{})
+	queues := s.plan.TxQueues // the plan changes while packets are sent, this does not
 	sending := inBackground(func() {
 		for i := 0; ; i++ {
 			select {
@@ -165,7 +166,7 @@ func counterAddsUp(t *c) {
 			default:
 			}
 			s.inject(in(i, 64+i%1000))
-			s.port.send(i%s.plan.TxQueues, framework.Packet{}, [][]byte{out(i, 64+i%1000)})
+			s.port.send(i%queues, framework.Packet{}, [][]byte{out(i, 64+i%1000)})
 		}
 	})
 	for i := range t.turns(40) {
