@@ -26,7 +26,7 @@ const patience = 120 * time.Second
 // driver, it is no fault of theirs; the guest is booted again, a few times.
 const (
 	throttlingBug = "e1000e_intrmgr_on_msix_throttling_timer"
-	attempts      = 4
+	attempts      = 6
 )
 
 // The guest's NICs. The first four are nicd's, through VFIO. Of the first two the

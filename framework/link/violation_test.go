@@ -154,9 +154,10 @@ func TestReturnViolations(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRogue(t)
-			// Somebody must look: a sender that wants more than there is.
+			// Somebody must look: a sender that wants more than there is, and is
+			// not helped by what the port gives back.
 			bufs := make([]framework.Buffer, small.TxBuffers+1)
-			r.h.Release(0, bufs[:r.h.Alloc(0, bufs)])
+			bufs = bufs[:r.h.Alloc(0, bufs)]
 			c.bad(r)
 			q := &r.l.queues[0]
 			if q.txReturn.publish() {
@@ -167,6 +168,7 @@ func TestReturnViolations(t *testing.T) {
 				t.Errorf("violation %v, want %v", v, c.rule)
 			}
 			r.h.Stop()
+			r.h.Release(0, bufs)
 			census(t, r.h, 0)
 		})
 	}
