@@ -217,7 +217,28 @@ func defaultConfig(t testing.TB, dir string, replace ...string) string {
 	return file
 }
 
-// start runs a daemon in the background until the test ends it.
+// underWay tells whether a daemon answers and all its streams have moved so much
+// that they will be found to have moved something when it is stopped.
+func underWay(t *testing.T, dir string) bool {
+	t.Helper()
+	r := nicd(t, dir, "status", "--json")
+	if r.status != 0 {
+		return false
+	}
+	var s struct{ Streams []struct{ Bytes uint64 } }
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
+		t.Fatal(err)
+	}
+	for _, stream := range s.Streams {
+		if stream.Bytes < 10e6 {
+			return false
+		}
+	}
+	return true
+}
+
+// start runs a daemon in the background until the test ends it. It returns when
+// the daemon is under way.
 func start(t *testing.T, dir string, args ...string) (stop func(os.Signal) result) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -236,7 +257,7 @@ func start(t *testing.T, dir string, args ...string) (stop func(os.Signal) resul
 		cancel()
 		<-ended
 	})
-	for nicd(t, dir, "status").status != 0 {
+	for !underWay(t, dir) {
 		select {
 		case <-ended:
 			t.Fatalf("nicd ended: %s%s", out.String(), errs.String())
