@@ -1,5 +1,10 @@
 // Testsum reads what `go test -json` prints and says what failed, what was
 // skipped and why, and how many tests ran. Its exit status is that of the tests.
+//
+// A test that failed beside others is run once more, alone: many tests here talk
+// to kernels, guests and processes, and share two processors. If it passes then
+// it is listed as unsteady, for somebody to look at, and counts as passed. A data
+// race or a panic is not forgiven.
 package main
 
 import (
@@ -7,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 )
@@ -22,6 +28,7 @@ type key struct{ pkg, test string }
 func main() {
 	output := map[key][]string{}
 	var failed, skipped []string
+	again := map[string]map[string]bool{} // package, test: run once more
 	passed, broken := 0, false
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
@@ -51,12 +58,29 @@ func main() {
 			}
 			delete(output, k)
 		case "fail":
-			broken = true
-			if e.Test != "" {
+			text := strings.Join(output[k], "")
+			switch {
+			case e.Test != "":
 				failed = append(failed, e.Package+" "+e.Test)
+				if again[e.Package] == nil {
+					again[e.Package] = map[string]bool{}
+				}
+				top, _, _ := strings.Cut(e.Test, "/")
+				again[e.Package][top] = true
+				broken = broken || unforgivable(text)
+			case again[e.Package] == nil || unforgivable(text):
+				broken = true // the package failed, and not for a test
 			}
-			fmt.Printf("FAIL  %s %s\n%s", e.Package, e.Test, strings.Join(output[k], ""))
+			fmt.Printf("FAIL  %s %s\n%s", e.Package, e.Test, text)
 			delete(output, k)
+		}
+	}
+	if !broken && len(failed) > 0 {
+		if unsteady := runAlone(again); unsteady {
+			for _, f := range failed {
+				fmt.Println("unsteady", f, "(failed beside others, passed alone)")
+			}
+			passed, failed = passed+len(failed), nil
 		}
 	}
 	slices.Sort(skipped)
@@ -67,9 +91,37 @@ func main() {
 		fmt.Println("failed", f)
 	}
 	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, len(failed), len(skipped))
-	if broken || passed == 0 || lines.Err() != nil {
+	if broken || len(failed) > 0 || passed == 0 || lines.Err() != nil {
 		os.Exit(1)
 	}
+}
+
+func unforgivable(output string) bool {
+	return strings.Contains(output, "DATA RACE") || strings.Contains(output, "panic:") || strings.Contains(output, "SIGSEGV")
+}
+
+// runAlone runs tests once more, package by package, and tells whether all
+// passed. More than a few failures are no accident.
+func runAlone(tests map[string]map[string]bool) bool {
+	const few = 3
+	n := 0
+	for _, names := range tests {
+		n += len(names)
+	}
+	if n > few {
+		return false
+	}
+	for pkg, names := range tests {
+		for name := range names {
+			fmt.Println("again ", pkg, name)
+			cmd := exec.Command("go", "test", "-race", "-count=1", "-timeout=10m", "-run", "^"+name+"$", pkg)
+			cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+			if cmd.Run() != nil {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 // reason is the line in which a test said why it skipped.
