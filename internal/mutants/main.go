@@ -58,8 +58,16 @@ func runAll(dir, only string, dry bool) (failed bool) {
 			fmt.Printf("%2d  %-9s %-22s %s: %v\n", i+1, "ERROR", m.file, m.rule, err)
 			continue
 		}
+		if dry {
+			fmt.Printf("%2d  %-9s %-22s %s\n", i+1, "found", m.file, m.rule)
+			continue
+		}
 		killed++
 		fmt.Printf("%2d  %-9s %-22s %s (%s, %.1f s)\n", i+1, "killed", m.file, m.rule, by, time.Since(start).Seconds())
+	}
+	if dry {
+		fmt.Printf("%d mutants, none of them run\n", total)
+		return failed
 	}
 	fmt.Printf("%d of %d mutants killed\n", killed, total)
 	return failed

@@ -5,14 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"net"
-	"os"
 	"os/exec"
-	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"nicd/internal/testns"
 	"nicd/sim"
 )
 
@@ -93,11 +90,13 @@ func TestEncode(t *testing.T) {
 
 // The kernel's UDP reaches the wire and comes back from it.
 func TestKernelTalks(t *testing.T) {
-	name := "nicdtap" + string(rune('a'+os.Getpid()%26))
-	e, err := New(name)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) || err != nil && strings.Contains(err.Error(), "CAP_NET_ADMIN") {
-		t.Skip(err)
-	}
+	testns.NeedTAP(t)
+	space, name := testns.New(t), testns.LinkName()
+	var e *End
+	err := space.Do(func() (err error) {
+		e, err = New(name)
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,11 +119,23 @@ func TestKernelTalks(t *testing.T) {
 		{"address", "add", ours + "/30", "dev", name}, {"link", "set", name, "up"},
 		{"neighbour", "add", theirs, "lladdr", hardware, "dev", name, "nud", "permanent"},
 	} {
-		if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
-			t.Skipf("ip %v: %v: %s", args, err, out)
+		var out []byte
+		err := space.Do(func() (err error) {
+			out, err = exec.Command("ip", args...).CombinedOutput()
+			return err
+		})
+		if errors.Is(err, exec.ErrNotFound) {
+			testns.Unavailable(t, err.Error())
+		}
+		if err != nil {
+			t.Fatalf("ip %v: %v: %s", args, err, out)
 		}
 	}
-	conn, err := net.Dial("udp", theirs+":7")
+	var conn net.Conn
+	err = space.Do(func() (err error) {
+		conn, err = net.Dial("udp", theirs+":7")
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
