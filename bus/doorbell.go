@@ -2,27 +2,43 @@ package bus
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"runtime"
+	"sync"
 	"sync/atomic"
 )
 
-// Doorbells is a page of registers that a driver stores to and a device in
-// software looks at: producer indices, mostly. A store costs a store. Only when
-// the device sleeps does the driver also signal an event, the same pattern as
-// virtio's event index: the device arms, looks once more, and sleeps.
+// Doorbells is a page that a driver stores register writes to and a device in
+// software looks at. A store costs a store. Only when the device sleeps does the
+// driver also signal an event, the same pattern as virtio's event index: the
+// device arms, looks once more, and sleeps.
 //
-// Such a page holds the last value of each register and nothing else, so only
-// registers whose last value is all that matters may live in it: two quick
-// stores to one register are seen as one.
+// Registers whose last value is all that matters, producer indices mostly, are a
+// word each, a doorbell: two quick stores to one are seen as one. Writes to all
+// other registers go through a short queue, in order ([Doorbells.Post]). A
+// doorbell must not overtake a write in the queue, so while there is one it is
+// posted as well; see [Doorbells.Idle].
 //
 // Layout, 4096 bytes in host byte order: word 0 is 1 while the device sleeps;
-// word 1 counts the posted register writes that a remote device has carried
-// out (see package vfiouser); from byte 64 on, word i is doorbell i.
+// word 1 counts the posted writes that the device has carried out; from byte 64
+// on, word i is doorbell i; the word at 2048 counts the writes posted, and from
+// 2112 on lie 64 places for them: region, offset, value and a word of nothing.
 type Doorbells struct {
 	mem   *Memory
 	event *Event
 	armed *atomic.Uint32
 	done  *atomic.Uint32
+	tail  *atomic.Uint32
+
+	// The driver's. The page's own words are for the other side: each side counts
+	// by itself what it has done.
+	posting sync.Mutex
+	posted  atomic.Uint32
+
+	// The device's.
+	carrying sync.Mutex
+	carried  atomic.Uint32
 }
 
 const (
@@ -31,8 +47,18 @@ const (
 	// DoorbellOffset is where doorbell 0 lies in the page.
 	DoorbellOffset = 64
 	// MaxDoorbells is how many fit.
-	MaxDoorbells = (DoorbellPageSize - DoorbellOffset) / 4
+	MaxDoorbells = (tailOffset - DoorbellOffset) / 4
+	// MaxPosted is how many posted writes can wait.
+	MaxPosted = 64
+
+	doneOffset  = 4
+	tailOffset  = 2048
+	queueOffset = 2112
+	postSize    = 16
 )
+
+// ErrPosted means that a page's count of posted writes makes no sense.
+var ErrPosted = errors.New("count of posted writes out of range")
 
 // NewDoorbells views mem, of at least DoorbellPageSize bytes, as doorbells whose
 // sleeping device is woken by event. Both stay the caller's.
@@ -41,7 +67,8 @@ func NewDoorbells(mem *Memory, event *Event) *Doorbells {
 		mem:   mem,
 		event: event,
 		armed: Word(mem.Bytes(), 0),
-		done:  Word(mem.Bytes(), 4),
+		done:  Word(mem.Bytes(), doneOffset),
+		tail:  Word(mem.Bytes(), tailOffset),
 	}
 }
 
@@ -62,6 +89,78 @@ func (d *Doorbells) Ring(i int, value uint32) {
 	runtime.KeepAlive(d.mem) // not unmapped meanwhile, should it be abandoned
 }
 
+// Post queues a write of a register and wakes the device if it sleeps. When the
+// queue is full it does nothing and returns false. Many goroutines may call it.
+func (d *Doorbells) Post(region int, offset, value uint32) bool {
+	d.posting.Lock()
+	defer d.posting.Unlock()
+	n := d.posted.Load()
+	if n-d.done.Load() >= MaxPosted {
+		return false
+	}
+	at := d.place(n)
+	binary.NativeEndian.PutUint32(at, uint32(region))
+	binary.NativeEndian.PutUint32(at[4:], offset)
+	binary.NativeEndian.PutUint32(at[8:], value)
+	d.posted.Store(n + 1)
+	d.tail.Store(n + 1)
+	d.Wake()
+	runtime.KeepAlive(d.mem)
+	return true
+}
+
+// place is where posted write n lies.
+func (d *Doorbells) place(n uint32) []byte {
+	return d.mem.Bytes()[queueOffset+n%MaxPosted*postSize:][:postSize]
+}
+
+// Idle tells whether all that was posted here has been carried out. Until then a
+// Ring would overtake it. A write that another goroutine has posted counts too,
+// which costs time and nothing else.
+func (d *Doorbells) Idle() bool { return d.done.Load() == d.posted.Load() }
+
+// CarryOut calls write for each register write that was posted before the call,
+// in order. It returns when all of them are done, by whichever goroutine, with
+// ErrPosted if the page's count is out of range. The device calls it whenever it
+// looks at its doorbells, and so does whoever does something else for the driver
+// that must not overtake its writes. write must not call CarryOut.
+func (d *Doorbells) CarryOut(write func(region int, offset, value uint32)) error {
+	tail := d.tail.Load()
+	if tail == d.carried.Load() {
+		return nil
+	}
+	d.carrying.Lock()
+	defer d.carrying.Unlock()
+	n := d.carried.Load()
+	if int32(tail-n) < 0 {
+		return nil // they have been carried out meanwhile
+	}
+	if tail-n > MaxPosted {
+		return ErrPosted
+	}
+	for ; n != tail; n++ {
+		at := d.place(n)
+		region := binary.NativeEndian.Uint32(at)
+		write(int(region), binary.NativeEndian.Uint32(at[4:]), binary.NativeEndian.Uint32(at[8:]))
+		d.carried.Store(n + 1)
+		d.done.Store(n + 1)
+	}
+	return nil
+}
+
+// Pending tells whether writes wait to be carried out.
+func (d *Doorbells) Pending() bool { return d.tail.Load() != d.carried.Load() }
+
+// Restart forgets what was posted and begins to count anew, for another driver
+// that begins as well.
+func (d *Doorbells) Restart() {
+	d.carrying.Lock()
+	defer d.carrying.Unlock()
+	d.tail.Store(0)
+	d.carried.Store(0)
+	d.done.Store(0)
+}
+
 // Wake wakes the device if it sleeps.
 func (d *Doorbells) Wake() {
 	if d.armed.Load() != 0 && d.armed.CompareAndSwap(1, 0) {
@@ -71,14 +170,11 @@ func (d *Doorbells) Wake() {
 
 // Value is the word of doorbell i.
 func (d *Doorbells) Value(i int) *atomic.Uint32 {
-	return Word(d.mem.Bytes(), DoorbellOffset+4*i)
+	return Word(d.mem.Bytes()[DoorbellOffset:tailOffset], 4*i)
 }
 
-// Posted counts the posted writes a remote device has carried out.
-func (d *Doorbells) Posted() *atomic.Uint32 { return d.done }
-
 // Arm says that the device is about to sleep. The device must look at all its
-// doorbells once more afterwards, and only then Sleep.
+// doorbells and for posted writes once more afterwards, and only then Sleep.
 func (d *Doorbells) Arm() { d.armed.Store(1) }
 
 // Disarm says that the device is awake.
@@ -113,8 +209,9 @@ func (r DoorbellRange) Index(region int, offset uint32) (int, bool) {
 	return r.First + int(d/r.Stride), true
 }
 
-// DoorbellDevice is a device some of whose registers live in a doorbell page. A
-// server can hand the page to its client, so that ringing crosses no socket.
+// DoorbellDevice is a device some of whose registers live in a doorbell page, and
+// that carries out the writes posted there. A server can hand the page to its
+// client, so that no register write crosses a socket.
 type DoorbellDevice interface {
 	Device
 	Doorbells() (*Doorbells, []DoorbellRange)

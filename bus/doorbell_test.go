@@ -2,6 +2,10 @@ package bus
 
 import (
 	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -136,5 +140,141 @@ func BenchmarkRingAsleep(b *testing.B) {
 	for i := range b.N {
 		d.Arm()
 		d.Ring(0, uint32(i))
+	}
+}
+
+// register is a write as CarryOut hands it out.
+type register struct {
+	region        int
+	offset, value uint32
+}
+
+func carried(t *testing.T, d *Doorbells) (w []register) {
+	t.Helper()
+	if err := d.CarryOut(func(region int, offset, value uint32) {
+		w = append(w, register{region, offset, value})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func TestPostedWritesComeInOrder(t *testing.T) {
+	mem := HeapMemory(DoorbellPageSize)
+	driver, device := newDoorbells(t, mem), newDoorbells(t, mem)
+	next := uint32(0)
+	for round := range 3 * MaxPosted {
+		n := round % (MaxPosted + 1)
+		for i := range uint32(n) {
+			if !driver.Post(int(next+i)%6, 4*(next+i), ^(next + i)) {
+				t.Fatalf("round %d: no room for write %d of %d", round, i, n)
+			}
+		}
+		if n > 0 && (driver.Idle() || !device.Pending()) {
+			t.Fatalf("round %d: nothing seems to wait", round)
+		}
+		got := carried(t, device)
+		if len(got) != n || !driver.Idle() || device.Pending() {
+			t.Fatalf("round %d: %d of %d carried out", round, len(got), n)
+		}
+		for _, w := range got {
+			if w != (register{int(next) % 6, 4 * next, ^next}) {
+				t.Fatalf("write %d is %+v", next, w)
+			}
+			next++
+		}
+	}
+}
+
+func TestPostedQueueIsBounded(t *testing.T) {
+	d := newDoorbells(t, HeapMemory(DoorbellPageSize))
+	for i := range uint32(MaxPosted) {
+		if !d.Post(0, 0, i) {
+			t.Fatalf("no room for write %d", i)
+		}
+	}
+	if d.Post(0, 0, MaxPosted) {
+		t.Error("room beyond the last place")
+	}
+	if w := carried(t, d); len(w) != MaxPosted || w[MaxPosted-1].value != MaxPosted-1 {
+		t.Errorf("carried out %+v", w)
+	}
+}
+
+func TestPostWakesOnlyASleeper(t *testing.T) {
+	d := newDoorbells(t, HeapMemory(DoorbellPageSize))
+	d.Post(0, 0, 1)
+	if n := d.Event().Take(); n != 0 {
+		t.Errorf("an awake device was signalled %d times", n)
+	}
+	d.Arm()
+	d.Post(0, 0, 2)
+	d.Post(0, 0, 3)
+	if n := d.Event().Take(); n != 1 {
+		t.Errorf("a sleeping device was signalled %d times", n)
+	}
+}
+
+// Several drivers' goroutines post, several of the device's carry out: each
+// poster's writes come in its order, none twice, none lost.
+func TestPostedWritesOfMany(t *testing.T) {
+	const posters, writes = 3, 3000
+	mem := HeapMemory(DoorbellPageSize)
+	driver, device := newDoorbells(t, mem), newDoorbells(t, mem)
+	var posting, carrying sync.WaitGroup
+	for p := range posters {
+		posting.Go(func() {
+			for v := uint32(0); v < writes; {
+				if driver.Post(p, 0, v) {
+					v++
+				} else {
+					runtime.Gosched()
+				}
+			}
+		})
+	}
+	var next [posters]uint32
+	var bad atomic.Uint32
+	done := make(chan struct{})
+	for range 2 {
+		carrying.Go(func() {
+			for ended := false; !ended; {
+				select {
+				case <-done:
+					ended = true // and once more
+				default:
+				}
+				if device.CarryOut(func(region int, _, value uint32) {
+					if value != next[region] {
+						bad.Add(1)
+					}
+					next[region]++
+				}) != nil {
+					bad.Add(1)
+				}
+				runtime.Gosched()
+			}
+		})
+	}
+	posting.Wait()
+	close(done)
+	carrying.Wait()
+	if bad.Load() != 0 || next != [posters]uint32{writes, writes, writes} || !driver.Idle() {
+		t.Errorf("%d out of order or refused; carried out %v of %d each", bad.Load(), next, writes)
+	}
+}
+
+func TestPostedCountOutOfRange(t *testing.T) {
+	mem := HeapMemory(DoorbellPageSize)
+	d := newDoorbells(t, mem)
+	Word(mem.Bytes(), tailOffset).Store(MaxPosted + 1)
+	if err := d.CarryOut(func(int, uint32, uint32) { t.Error("a write came of it") }); !errors.Is(err, ErrPosted) {
+		t.Errorf("got %v", err)
+	}
+	d.Restart()
+	next := newDoorbells(t, mem)
+	next.Post(2, 8, 1)
+	if w := carried(t, d); len(w) != 1 || w[0] != (register{2, 8, 1}) {
+		t.Errorf("after a restart: %+v", w)
 	}
 }

@@ -12,17 +12,33 @@ func (d *Device) run(ctx context.Context) {
 	defer d.worker.Done()
 	bells := d.host.bells
 	for ctx.Err() == nil {
-		if d.model.Work(d.opt.Budget) || d.spin(ctx) {
+		if d.work() || d.spin(ctx) {
 			continue
 		}
 		bells.Arm()
-		if d.model.Work(d.opt.Budget) {
+		if d.work() {
 			bells.Disarm()
 			continue
 		}
 		if bells.Sleep(ctx) != nil {
 			return
 		}
+	}
+}
+
+// work carries out posted register writes and has the model work. It tells
+// whether there may be more to do.
+func (d *Device) work() bool {
+	if d.host.bells.Pending() {
+		// A driver that posts nonsense harms itself; who serves it will say so.
+		_ = d.host.bells.CarryOut(d.writePosted)
+	}
+	return d.model.Work(d.opt.Budget)
+}
+
+func (d *Device) writePosted(region int, offset, value uint32) {
+	if region >= 0 && region < len(d.regions) && d.regions[region] != nil {
+		d.regions[region].Write32(offset, value)
 	}
 }
 
@@ -33,7 +49,7 @@ func (d *Device) spin(ctx context.Context) bool {
 	}
 	for begin := time.Now(); time.Since(begin) < d.opt.Spin && ctx.Err() == nil; {
 		runtime.Gosched()
-		if d.model.Work(d.opt.Budget) {
+		if d.work() {
 			return true
 		}
 	}

@@ -39,11 +39,9 @@ type Client struct {
 	peer    limits
 	noPosts bool // mapped registers: a posted write could be overtaken by their reads
 
-	// send is held while a message is written, so that messages do not mix and
-	// posted counts them in their order.
-	send   sync.Mutex
-	post   [postSize]byte
-	posted atomic.Uint32 // posted writes sent
+	// send is held while a message is written, so that messages do not mix.
+	send sync.Mutex
+	post [postSize]byte
 
 	calls [maxCalls]call
 	idle  chan *call

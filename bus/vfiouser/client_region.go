@@ -64,8 +64,8 @@ func (r *region) Read32(offset uint32) uint32 {
 	return v
 }
 
-// Write32 stores to the doorbell page or to mapped registers if it can, and
-// posts a message otherwise.
+// Write32 stores to a doorbell or to mapped registers if it can, and posts the
+// write otherwise.
 func (r *region) Write32(offset, value uint32) {
 	if i := offset / 4; i < uint32(len(r.bells)) && r.bells[i] != 0 && offset&3 == 0 {
 		if r.client.ring(int(r.bells[i])-1, value) {
@@ -79,11 +79,7 @@ func (r *region) Write32(offset, value uint32) {
 		a.regs.Write32(offset-uint32(a.Offset), value)
 		return
 	}
-	if r.client.noPosts {
-		_ = r.client.writeRegion(r.index, uint64(offset), 4, value)
-		return
-	}
-	r.client.postWrite(r.index, offset, value)
+	r.client.write(r.index, offset, value)
 }
 
 func (r *region) has(offset uint32) bool {
@@ -100,10 +96,9 @@ func (r *region) area(offset uint32) *mappedArea {
 }
 
 // ring stores to a doorbell unless a posted write is still on its way, which the
-// store would overtake. A posted write of another goroutine makes it refuse as
-// well, which costs time and nothing else.
+// store would overtake.
 func (c *Client) ring(bell int, value uint32) bool {
-	if c.bells.Posted().Load() != c.posted.Load() {
+	if !c.bells.Idle() {
 		return false
 	}
 	c.bells.Ring(bell, value)
@@ -112,6 +107,20 @@ func (c *Client) ring(bell int, value uint32) bool {
 
 // A posted register write: header, access, 4 bytes.
 const postSize = headerSize + regionAccessSize + 4
+
+// write posts a write, in the doorbell page or else by a message, or waits for it
+// to be carried out where that would be wrong or there is no room.
+func (c *Client) write(region, offset, value uint32) {
+	switch {
+	case c.noPosts:
+	case c.bells == nil:
+		c.postWrite(region, offset, value)
+		return
+	case c.isLost.Load() || c.bells.Post(int(region), offset, value):
+		return
+	}
+	_ = c.writeRegion(region, uint64(offset), 4, value)
+}
 
 // postWrite sends a write that the server does not answer.
 func (c *Client) postWrite(region, offset, value uint32) {
@@ -124,7 +133,6 @@ func (c *Client) postWrite(region, offset, value uint32) {
 	header{id: postID, cmd: cmdRegionWrite, size: postSize, flags: flagCommand | flagNoReply}.put(b)
 	regionAccess{uint64(offset), region, 4}.append(b[:headerSize])
 	host.PutUint32(b[headerSize+regionAccessSize:], value)
-	c.posted.Add(1)
 	_ = c.transmitLocked(b, nil)
 }
 

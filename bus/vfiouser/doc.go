@@ -13,12 +13,12 @@
 // A register write is a message without a reply (posted); a read waits for its
 // reply and so for all writes before it. A server whose device is a
 // bus.DoorbellDevice also gives out its doorbell page, as shadow ioeventfds, and
-// a client that proposed the capability "nicd_doorbells" rings by storing to the
-// page, signalling the eventfd only while the page's armed word says that the
-// device sleeps. A ring must not overtake a posted write of the same client, so
-// the server counts the posted writes it has carried out in the page, and a
-// client that still has one in flight posts the ring as well. Any other client
-// may use the page as the protocol says: store, then always signal.
+// a client that proposed the capability "nicd_doorbells" uses it as
+// bus.Doorbells describes: it rings by storing to the page and posts all other
+// writes in the page's queue, signalling the eventfd only while the page's armed
+// word says that the device sleeps. The server carries out what is in the queue
+// before each message. Any other client may use the page as the protocol says:
+// store to a doorbell, then always signal.
 //
 // # Trust
 //

@@ -155,6 +155,10 @@ func (d *fakeDevice) Doorbells() (*bus.Doorbells, []bus.DoorbellRange) {
 	}}
 }
 
+func (d *fakeDevice) writePosted(region int, offset, value uint32) {
+	d.bars[region].Write32(offset, value)
+}
+
 // refuseMaps makes MapDMA fail from now on.
 func (d *fakeDevice) refuseMaps(err error) {
 	d.mu.Lock()

@@ -100,7 +100,6 @@ type server struct {
 
 	bells      *bus.Doorbells // nil if there are none to give out
 	bellRanges []bus.DoorbellRange
-	posted     uint32 // posted writes carried out
 
 	greeted bool
 	peer    limits
@@ -139,7 +138,7 @@ func (s *server) findDoorbells() {
 		return
 	}
 	s.bells, s.bellRanges = bells, ranges
-	s.bells.Posted().Store(0)
+	s.bells.Restart()
 }
 
 // configSize is 4096 for a device with extended configuration space, whose
@@ -181,6 +180,9 @@ func (s *server) serve(h header, fds descriptors) error {
 	if err := s.conn.readBody(body); err != nil {
 		return err
 	}
+	if err := s.catchUp(); err != nil {
+		return err
+	}
 	return s.carryOut(h, body, fds)
 }
 
@@ -192,9 +194,6 @@ func (s *server) carryOut(h header, body []byte, fds descriptors) error {
 	err := s.dispatch(r)
 	s.out = r.out
 	fds.close() // what was not taken, before the client hears
-	if h.cmd == cmdRegionWrite && h.noReply() {
-		s.countPosted()
-	}
 	if errors.Is(err, bus.ErrGone) {
 		s.irqs.fault()
 	}
@@ -291,18 +290,30 @@ func errno(err error) unix.Errno {
 	return unix.EIO
 }
 
-// countPosted tells a client that maps the doorbell page that one more of its
-// posted writes has been carried out, or refused: it counts what it sent.
-func (s *server) countPosted() {
-	s.posted++
-	if s.bells != nil {
-		s.bells.Posted().Store(s.posted)
+// catchUp carries out what the client has posted in the doorbell page: the message
+// that follows must not overtake it.
+func (s *server) catchUp() error {
+	if s.bells == nil {
+		return nil
+	}
+	if err := s.bells.CarryOut(s.writePosted); err != nil {
+		return violation("%v", err)
+	}
+	return nil
+}
+
+// writePosted is a write that came through the page, from a client that is no
+// more trusted than its messages are.
+func (s *server) writePosted(region int, offset, value uint32) {
+	if region >= 0 && region < len(s.regions) && s.regions[region] != nil {
+		s.regions[region].Write32(offset, value)
 	}
 }
 
 // end leaves the device as after power-on, without interrupts and DMA. A client
 // that died has not stopped it: it is reset before its memory goes.
 func (s *server) end() {
+	_ = s.catchUp() // or the device's worker does it after the reset
 	s.mu.Lock()
 	s.irqs.end()
 	s.quiesce()
