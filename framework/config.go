@@ -74,7 +74,8 @@ type Config struct {
 }
 
 // VectorPlan says which vector serves what. Queue indexes RxVector and TxVector.
-// A vector of -1 means that the queue has none and is served with its partner.
+// A vector of -1 means that the queue has none and is served with its partner; a
+// transmit queue without one raises no interrupt (quirk tx-interrupt).
 type VectorPlan struct {
 	Kind               bus.InterruptKind
 	Vectors            int

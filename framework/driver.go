@@ -142,6 +142,12 @@ type Device interface {
 
 // QueueResetter is implemented by Devices that can reset one queue pair while
 // the others run. For other Devices the engine resets the device instead.
+//
+// It takes hardware that stops the DMA of one queue and says when that has ended.
+// Not every device has such a thing: a vmxnet3 is quiesced or reset as a whole
+// (commands QUIESCE_DEV and RESET_DEV are the only ones of vmxnet3_defs.h). A
+// driver that would only write its rings anew, under a device that may be looking
+// at them, does not implement this.
 type QueueResetter interface {
 	// ResetQueue brings receive and transmit queue q, as far as the device has
 	// them, into the state that Start leaves them in. The framework has stopped

@@ -8,11 +8,18 @@ import (
 
 // Rx and Tx are the vectors that serve a queue: its own, or its partner's if it
 // has none. With neither, the queue is polled and the vector is 0, for devices
-// that want to be told one.
+// that want to be told one. Being served is not interrupting: see TxInterrupts.
 func (p *VectorPlan) Rx(queue int) int { return vectorOf(p.RxVector, p.TxVector, queue) }
 
 // Tx is the same for a transmit queue.
 func (p *VectorPlan) Tx(queue int) int { return vectorOf(p.TxVector, p.RxVector, queue) }
+
+// TxInterrupts tells whether finished packets of a transmit queue are to raise an
+// interrupt: those of one without a vector of its own are not, even though its
+// partner's interrupts serve it.
+func (p *VectorPlan) TxInterrupts(queue int) bool {
+	return queue < len(p.TxVector) && p.TxVector[queue] >= 0
+}
 
 func vectorOf(own, partner []int, queue int) int {
 	if queue < len(own) && own[queue] >= 0 {

@@ -19,6 +19,11 @@ func TestVectors(t *testing.T) {
 			t.Errorf("vector %d: %+v, want %+v", i, v[i].Cause, want)
 		}
 	}
+	for q, want := range []bool{false, true, true, false, false} {
+		if p.TxInterrupts(q) != want {
+			t.Errorf("transmit queue %d interrupts: %v", q, !want)
+		}
+	}
 	if v[0].Mask() {
 		t.Error("a new vector is not masked")
 	}
