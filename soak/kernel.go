@@ -2,21 +2,17 @@ package soak
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
 	"net/netip"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-
 	"nicd/config"
 	"nicd/daemon"
+	"nicd/internal/netspace"
 )
 
 // This file makes the load that the kernel's own TCP is: TAP ports instead of
@@ -41,77 +37,10 @@ func withTAPs(c *config.Config) {
 	}
 }
 
-// namespace is a network namespace.
-type namespace struct {
-	handle netns.NsHandle
-	links  *netlink.Handle
-}
-
-func newNamespace() (n namespace, err error) {
-	err = onThread(func() error {
-		n.handle, err = netns.New()
-		return err
-	})
-	if err != nil {
-		return n, fmt.Errorf("network namespace: %w", err)
-	}
-	if n.links, err = netlink.NewHandleAt(n.handle); err != nil {
-		n.handle.Close()
-	}
-	return n, err
-}
-
-func (n namespace) close() {
-	if n.links != nil {
-		n.links.Close()
-		n.handle.Close()
-	}
-}
-
-// onThread runs do on a thread that ends afterwards, because it may leave the
-// namespace.
-func onThread(do func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		done <- do()
-	}()
-	return <-done
-}
-
-// do runs do in the namespace.
-func (n namespace) do(do func() error) error {
-	return onThread(func() error {
-		if err := netns.Set(n.handle); err != nil {
-			return err
-		}
-		return do()
-	})
-}
-
-// take moves a link into the namespace, gives it an address and brings it up.
-func (n namespace) take(name, address string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return err
-	}
-	if err := netlink.LinkSetNsFd(link, int(n.handle)); err != nil {
-		return err
-	}
-	if link, err = n.links.LinkByName(name); err != nil {
-		return err
-	}
-	a, err := netlink.ParseAddr(address)
-	if err != nil {
-		return err
-	}
-	return errors.Join(n.links.AddrAdd(link, a), n.links.LinkSetUp(link))
-}
-
 // kernelLoad is TCP of the kernel, both ways between each of the pairs.
 type kernelLoad struct {
 	config  *config.Config
-	spaces  [2]namespace
+	spaces  [2]*netspace.Space
 	streams []*kernelStream
 	ending  atomic.Bool
 	joined  sync.WaitGroup
@@ -131,14 +60,14 @@ type kernelStream struct {
 func (l *kernelLoad) start(ctx context.Context) error {
 	for n := range l.spaces {
 		var err error
-		if l.spaces[n], err = newNamespace(); err != nil {
+		if l.spaces[n], err = netspace.New(); err != nil {
 			return err
 		}
 	}
 	for _, p := range pairs {
 		for n, end := range p {
 			i, _ := l.config.Interface(end.name)
-			if err := l.spaces[n].take(i.Port.TAP.Name, end.address); err != nil {
+			if err := l.spaces[n].Take(i.Port.TAP.Name, end.address); err != nil {
 				return fmt.Errorf("TAP device of %s: %w", end.name, err)
 			}
 		}
@@ -170,7 +99,7 @@ func (l *kernelLoad) connect(ctx context.Context, from int, address string) (*ke
 	s := &kernelStream{moving: make(chan struct{})}
 	at := netip.AddrPortFrom(netip.MustParsePrefix(address).Addr(), 0)
 	var listener *net.TCPListener
-	err := l.spaces[1-from].do(func() (err error) {
+	err := l.spaces[1-from].Do(func() (err error) {
 		listener, err = net.ListenTCP("tcp", net.TCPAddrFromAddrPort(at))
 		return err
 	})
@@ -179,7 +108,7 @@ func (l *kernelLoad) connect(ctx context.Context, from int, address string) (*ke
 	}
 	defer listener.Close()
 	deadline, _ := ctx.Deadline()
-	err = l.spaces[from].do(func() (err error) {
+	err = l.spaces[from].Do(func() (err error) {
 		dialer := net.Dialer{Deadline: deadline}
 		s.ends[0], err = dialer.Dial("tcp", listener.Addr().String())
 		return err
@@ -269,6 +198,6 @@ func (l *kernelLoad) stop() {
 		}
 	}
 	for _, n := range l.spaces {
-		n.close()
+		n.Close()
 	}
 }

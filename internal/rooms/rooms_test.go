@@ -36,8 +36,8 @@ var rooms = map[string]string{
 	"console":           "proto/adminpb framework/drivertest",
 	"proto":             "",
 	// Both run a daemon by its exported API alone, as an operator would.
-	"soak":   "config daemon framework proto/adminpb",
-	"matrix": "config daemon framework proto/adminpb",
+	"soak":   "config daemon framework proto/adminpb internal/netspace",
+	"matrix": "config daemon framework proto/adminpb internal/netspace",
 }
 
 // mayUse are the imports that need a reason, and the files and folders that have
