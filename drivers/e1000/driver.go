@@ -121,7 +121,7 @@ func (d *device) quiet(ctx context.Context) error {
 
 // Info describes the device.
 func (d *device) Info() framework.Info {
-	features := framework.AllFeatures &^ framework.LRO
+	features := framework.AllFeatures &^ (framework.LRO | framework.USO)
 	if !d.chip.express {
 		features &^= framework.RSSHash | framework.TSO6
 	}

@@ -75,13 +75,29 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 	if _, ok := h.poll(regCTRL, ctrlRST, 0); !ok {
 		return h.fail(errors.New("reset does not end"))
 	}
-	if h.read(regRCTL)&rctlEN != 0 {
-		h.clear(regRCTL, rctlEN)
-	}
 	h.clear(regCTRL, ctrlGIODisable)
 	h.write(regIMC, intAll)
 	h.read(regICR)
+	if h.read(regRCTL)&rctlEN != 0 {
+		h.clear(regRCTL, rctlEN)
+		h.endThrottling()
+	}
 	return nil
+}
+
+// endThrottling ends the throttling of interrupts on an 82574 that the reset bit
+// did not reset, which enabling all causes does with INT_TIMERS_CLEAR_ENA set.
+// That is QEMU before 8.0, and it aborts if the throttling of an MSI-X vector ends
+// by itself after MSI-X has been turned off. No vector is valid meanwhile.
+func (h *hardware) endThrottling() {
+	if !h.chip.msix {
+		return
+	}
+	h.write(regIVAR, 0)
+	h.set(regCTRLEXT, ctrlExtTimersClear)
+	h.write(regIMS, intAll)
+	h.write(regIMC, intAll)
+	h.clear(regCTRLEXT, ctrlExtTimersClear)
 }
 
 // writeThroughIO writes a register through the window in the I/O BAR, or as usual

@@ -79,6 +79,7 @@ const (
 const (
 	ctrlExtAutoMask     = 1 << 24 // EIAME: an MSI-X vector that fires masks what is in IAM
 	ctrlExtDriverLoaded = 1 << 28
+	ctrlExtTimersClear  = 1 << 29 // INT_TIMERS_CLEAR_ENA
 	ctrlExtClearPBA     = 1 << 31 // an MSI-X vector's pending bit goes when it fires
 )
 
