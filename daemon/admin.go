@@ -117,7 +117,7 @@ func (a *adminServer) ListQuirks(_ context.Context, r *adminpb.ListQuirksRequest
 	}
 	list := Quirks(name)
 	for _, d := range a.daemon.catalogue.all() {
-		for _, q := range d.description.OwnQuirks {
+		for _, q := range d.description.Knows {
 			if framework.LookupQuirk(q.Name) == nil && (name == "" || name == d.name) {
 				list = append(list, quirkInfo(&q))
 			}

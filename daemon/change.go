@@ -32,13 +32,14 @@ type wish struct {
 // outcome is what a wish comes to, for the device as it is.
 type outcome struct {
 	quirks   *framework.Resolution
+	values   map[string]string // of the quirks, as the driver is told
 	features *framework.FeaturePlan
 	plan     engine.Plan
 }
 
 func (i *netInterface) quirkSources(w wish, facts framework.DeviceFacts) framework.QuirkSources {
 	return framework.QuirkSources{
-		Driver: i.driver.name, Declarations: i.driver.description.Quirks, Defines: i.driver.description.OwnQuirks,
+		Driver: i.driver.name, Declarations: i.driver.description.Quirks, Defines: i.driver.description.Knows,
 		Facts: facts, DriverConfig: w.quirks, InterfaceConfig: w.config.Quirks, Unsafe: i.unsafe,
 	}
 }
@@ -49,6 +50,9 @@ func (i *netInterface) outcome(w wish) (o outcome, err error) {
 	info, link := i.info, i.link
 	i.mu.Unlock()
 	if o.quirks, err = framework.ResolveQuirks(i.quirkSources(w, framework.FactsOf(i.deviceID, info, link))); err != nil {
+		return o, fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	if o.values, err = i.driver.valuesOf(o.quirks); err != nil {
 		return o, fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
 	needs := i.port.Needs()
@@ -73,7 +77,7 @@ func (o *outcome) same(p outcome) bool {
 func (i *netInterface) inForce() outcome {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return outcome{i.quirks, i.features, i.plan}
+	return outcome{i.quirks, i.quirkValues, i.features, i.plan}
 }
 
 // enforce remembers o as the outcome in force.
@@ -81,7 +85,7 @@ func (i *netInterface) enforce(o outcome) {
 	o.plan.Restart = false
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.quirks, i.features, i.plan = o.quirks, o.features, o.plan
+	i.quirks, i.quirkValues, i.features, i.plan = o.quirks, o.values, o.features, o.plan
 }
 
 // portSettings is what the port may count on, whoever does it.
@@ -127,12 +131,12 @@ func (i *netInterface) apply(ctx context.Context, after outcome) (framework.Effe
 
 // put changes what the driver and the engine do.
 func (i *netInterface) put(ctx context.Context, before, after outcome) (framework.Effect, error) {
-	if err := i.control.SetQuirks(ctx, after.quirks.Map()); err != nil {
+	if err := i.control.SetQuirks(ctx, after.values); err != nil {
 		return framework.Live, err
 	}
 	effect, err := i.control.Change(ctx, after.plan)
 	if err != nil {
-		err = errors.Join(err, i.control.SetQuirks(ctx, before.quirks.Map()))
+		err = errors.Join(err, i.control.SetQuirks(ctx, before.values))
 	}
 	return effect, err
 }

@@ -2,11 +2,8 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -46,15 +43,52 @@ func (d *driver) source() string {
 
 // drives tells whether the driver drives a device.
 func (d *driver) drives(info bus.Info, origin config.Origin) error {
-	var ids []string
 	for _, id := range d.description.IDs {
 		if id.Vendor == info.Vendor && id.Device == info.Device {
 			return nil
 		}
-		ids = append(ids, fmt.Sprintf("%04x:%04x %s", id.Vendor, id.Device, id.Name))
 	}
 	return fmt.Errorf("%s: driver %s does not drive %s (%04x:%04x); it drives %s",
-		origin, d.name, info.Address, info.Vendor, info.Device, strings.Join(ids, ", "))
+		origin, d.name, info.Address, info.Vendor, info.Device, d.devices())
+}
+
+// devices are those that the driver drives, in words.
+func (d *driver) devices() string {
+	var ids []string
+	for _, id := range d.description.IDs {
+		ids = append(ids, fmt.Sprintf("%04x:%04x %s", id.Vendor, id.Device, id.Name))
+	}
+	return strings.Join(ids, ", ")
+}
+
+// valuesOf is what the driver is told of quirks. A plugin that was built with
+// another framework may not know them all: one that is at its default is not
+// mentioned to it, and what was set for it and can't reach it is an error.
+func (d *driver) valuesOf(r *framework.Resolution) (map[string]string, error) {
+	values := r.Map()
+	if d.description.Knows == nil {
+		return values, nil
+	}
+	for _, v := range r.All() {
+		at := slices.IndexFunc(d.description.Knows, func(q framework.QuirkInfo) bool { return q.Name == v.Info.Name })
+		if at >= 0 {
+			if err := d.description.Knows[at].Check(v.Value); err != nil {
+				return nil, d.lacks(v, err)
+			}
+			continue
+		}
+		if v.Value != v.Info.Default {
+			return nil, d.lacks(v, framework.ErrUnknownQuirk)
+		}
+		delete(values, v.Info.Name)
+	}
+	return values, nil
+}
+
+// lacks says that the driver's plugin can't do what is asked of it.
+func (d *driver) lacks(v framework.QuirkValue, why error) error {
+	return fmt.Errorf("quirk %s = %s (%s): plugin %s, version %s of driver %s, does not know that (%w): install the plugin that belongs to this nicd, or leave the quirk at %s",
+		v.Info.Name, v.Value, v.Because, d.source(), d.description.Version, d.name, why, v.Info.Default)
 }
 
 // start starts a process of the driver.
@@ -129,7 +163,8 @@ func inPluginDir(dir, name string) string {
 	return path
 }
 
-// probe starts a plugin to ask what it is, and ends it.
+// probe starts a plugin to ask what it is, and ends it. The plugin is the file
+// that was summed, and from then on no other.
 func (c *catalogue) probe(ctx context.Context, path, sum string) (*driver, error) {
 	p, err := plugin.Start(ctx, plugin.Options{Path: path, SHA256: sum, Log: c.log})
 	if err != nil {
@@ -141,25 +176,7 @@ func (c *catalogue) probe(ctx context.Context, path, sum string) (*driver, error
 	if err := p.Kill(kill); err != nil {
 		return nil, err
 	}
-	if sum == "" {
-		if sum, err = checksum(path); err != nil {
-			return nil, err
-		}
-	}
-	return &driver{name: d.Name, path: path, sha256: sum, description: d}, nil
-}
-
-func checksum(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return &driver{name: d.Name, path: path, sha256: p.SHA256(), description: d}, nil
 }
 
 // load adds a plugin to the catalogue. A driver that is in use is not replaced.

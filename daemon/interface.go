@@ -69,13 +69,14 @@ type netInterface struct {
 	flow   sync.Mutex // serialises those who stop the host
 	linkMu sync.Mutex // serialises what the port is told of the link
 
-	mu       sync.Mutex
-	state    string
-	reason   string
-	link     framework.Link
-	quirks   *framework.Resolution
-	features *framework.FeaturePlan
-	plan     engine.Plan
+	mu          sync.Mutex
+	state       string
+	reason      string
+	link        framework.Link
+	quirks      *framework.Resolution
+	quirkValues map[string]string // of them, as the driver was told
+	features    *framework.FeaturePlan
+	plan        engine.Plan
 }
 
 func newInterface(c config.Interface, d config.Driver, log zerolog.Logger) *netInterface {
@@ -270,7 +271,7 @@ func (i *netInterface) openRemote(ctx context.Context, c *config.VFIOUserDevice)
 
 // attach gives the device to the driver, in a process of its own or in this one.
 func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) {
-	initial, err := framework.ResolveQuirks(i.quirkSources(i.wish, framework.DeviceFacts{Device: i.deviceID}))
+	quirks, err := i.initialQuirks()
 	if err != nil {
 		o.close()
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
@@ -278,7 +279,7 @@ func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) 
 	if o.bus != nil {
 		i.control, err = plugin.Drive(ctx, i.driver.bundled, o.bus, plugin.DriveConfig{
 			Name: i.config.Name, Memory: i.memory, Events: i.host.Events(),
-			Generation: i.host.Generation(), Quirks: initial.Map(), Log: i.log,
+			Generation: i.host.Generation(), Quirks: quirks, Log: i.log,
 		})
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", i.config.Name, err)
@@ -291,14 +292,47 @@ func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) 
 		i.atClose(i.endProcess)
 		i.control, err = i.process.Attach(ctx, plugin.AttachConfig{
 			Name: i.config.Name, Device: o.socket, VFIO: o.vfio, Memory: i.memory, Events: i.host.Events(),
-			Generation: i.host.Generation(), Quirks: initial.Map(),
+			Generation: i.host.Generation(), Quirks: quirks,
 		})
 		if err != nil {
-			return fmt.Errorf("interface %s: %w", i.config.Name, err)
+			return i.attachError(err)
 		}
 	}
 	i.atClose(i.detach)
-	return nil
+	return i.identify()
+}
+
+// initialQuirks are the values that the driver attaches with: what is known of
+// the device is its id, if that.
+func (i *netInterface) initialQuirks() (map[string]string, error) {
+	r, err := framework.ResolveQuirks(i.quirkSources(i.wish, framework.DeviceFacts{Device: i.deviceID}))
+	if err != nil {
+		return nil, err
+	}
+	return i.driver.valuesOf(r)
+}
+
+// attachError says why a plugin did not attach.
+func (i *netInterface) attachError(err error) error {
+	if errors.Is(err, framework.ErrNotOurs) {
+		return fmt.Errorf("%s: %w; it drives %s", i.config.Device.Origin, err, i.driver.devices())
+	}
+	return fmt.Errorf("interface %s: %w", i.config.Name, err)
+}
+
+// identify learns from the plugin what a device is that only the plugin has spoken
+// with, before quirks are resolved for it and it is started.
+func (i *netInterface) identify() error {
+	if i.process == nil || i.deviceID != 0 {
+		return nil
+	}
+	found := i.process.Device()
+	if found == (bus.Info{}) {
+		i.log.Warn().Msg("the plugin does not say what device it drives: quirks that go by the device's id do not apply")
+		return nil
+	}
+	i.deviceID, found.Address = found.Device, i.address
+	return i.driver.drives(found, i.config.Device.Origin)
 }
 
 func (i *netInterface) endProcess() {
@@ -362,7 +396,7 @@ func (i *netInterface) resolve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := i.control.SetQuirks(ctx, o.quirks.Map()); err != nil {
+	if err := i.control.SetQuirks(ctx, o.values); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
 	i.enforce(o)

@@ -53,16 +53,16 @@ func Quirks() []*QuirkInfo {
 	return all
 }
 
-// QuirksOf are the registered quirks that are driver's own, by name: what a
-// plugin sends to a host that does not have the driver's package.
+// QuirksOf are the registered quirks that mean something to driver, its own and
+// the framework's, by name: what a plugin tells a host that it knows.
 func QuirksOf(driver string) []QuirkInfo {
-	var own []QuirkInfo
+	var known []QuirkInfo
 	for _, q := range Quirks() {
-		if q.Driver == driver && driver != "" {
-			own = append(own, *q)
+		if q.For(driver) {
+			known = append(known, *q)
 		}
 	}
-	return own
+	return known
 }
 
 // LookupQuirk returns the quirk of a name, nil if there is none.

@@ -38,8 +38,9 @@ type QuirkSources struct {
 	// Unsafe: the operator accepts quirks that are unsafe to set. Without it one
 	// in DriverConfig or InterfaceConfig is an error.
 	Unsafe bool
-	// Defines are the driver's own quirks if its package is not part of this
-	// program: what [QuirksOf] answered in the plugin.
+	// Defines are the quirks that the driver's plugin knows: what [QuirksOf]
+	// answered in it. Those that this program does not have are the driver's own,
+	// or of a framework that is newer.
 	Defines []QuirkInfo
 }
 

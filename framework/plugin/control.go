@@ -33,7 +33,8 @@ type AttachConfig struct {
 }
 
 // Attach makes the plugin drive a device, which it can do once in its life. The
-// answer is the control of the engine in the plugin.
+// answer is the control of the engine in the plugin. What device the plugin has
+// found then is what [Process.Device] says.
 func (p *Process) Attach(ctx context.Context, c AttachConfig) (engine.Control, error) {
 	defer c.closeDevice()
 	if c.VFIO != nil {
@@ -49,7 +50,10 @@ func (p *Process) Attach(ctx context.Context, c AttachConfig) (engine.Control, e
 	}
 	r := &remote{process: p, events: make(chan engine.Event, eventBacklog)}
 	err := p.call(ctx, "attach "+c.Name, func(ctx context.Context) error {
-		_, err := p.rpc.Attach(ctx, request)
+		reply, err := p.rpc.Attach(ctx, request)
+		if err == nil {
+			p.device = identityFrom(reply.GetIdentity())
+		}
 		return err
 	})
 	if err != nil {
@@ -60,6 +64,11 @@ func (p *Process) Attach(ctx context.Context, c AttachConfig) (engine.Control, e
 	}
 	return r, nil
 }
+
+// Device is what the device says it is that the plugin has attached to: vendor,
+// device and revision of its configuration space, the rest is zero. So is all of
+// it before Attach, and with a plugin that is older than this.
+func (p *Process) Device() bus.Info { return p.device }
 
 // request is what the plugin is told and, in order, the descriptors for it.
 func (c *AttachConfig) request() (*driverpb.AttachRequest, []*os.File) {

@@ -15,9 +15,9 @@ import (
 // Description is what a plugin says of its driver.
 type Description struct {
 	framework.Description
-	// OwnQuirks are the quirks that the driver registers itself. nicd knows the
-	// others.
-	OwnQuirks []framework.QuirkInfo
+	// Knows are the quirks that the plugin knows: the driver's own, and those of
+	// the framework that it was built with. nil is all that this program knows.
+	Knows []framework.QuirkInfo
 }
 
 func descriptionTo(d framework.Description) *driverpb.Description {
@@ -60,7 +60,7 @@ func descriptionFrom(pb *driverpb.Description) Description {
 		})
 	}
 	for _, q := range pb.GetQuirks() {
-		d.OwnQuirks = append(d.OwnQuirks, framework.QuirkInfo{
+		d.Knows = append(d.Knows, framework.QuirkInfo{
 			Name: q.GetName(), Type: q.GetType(), Choices: q.GetChoices(), Default: q.GetDefault(), Doc: q.GetDoc(),
 			Reference: q.GetReference(), Min: int(q.GetMin()), Max: int(q.GetMax()), Driver: q.GetDriver(),
 			Live: q.GetLive(), Unsafe: q.GetUnsafe(),
@@ -109,6 +109,14 @@ func infoFrom(pb *driverpb.Info) framework.Info {
 		i.Counters = append(i.Counters, framework.CounterInfo{Name: c.GetName(), Doc: c.GetDoc(), Bad: c.GetBad()})
 	}
 	return i
+}
+
+func identityTo(i bus.Info) *driverpb.Identity {
+	return &driverpb.Identity{Vendor: uint32(i.Vendor), Device: uint32(i.Device), Revision: uint32(i.Revision)}
+}
+
+func identityFrom(pb *driverpb.Identity) bus.Info {
+	return bus.Info{Vendor: uint16(pb.GetVendor()), Device: uint16(pb.GetDevice()), Revision: uint8(pb.GetRevision())}
 }
 
 func ringRuleTo(r framework.RingRule) *driverpb.RingRule {

@@ -170,11 +170,11 @@ func (a *attachment) openDevice(ctx context.Context) (bus.Device, error) {
 }
 
 // drive is how a plugin serves an attachment, which it takes over.
-func drive(ctx context.Context, d framework.Driver, a *attachment) (engine.Control, error) {
+func drive(ctx context.Context, d framework.Driver, a *attachment) (engine.Control, bus.Info, error) {
 	dev, err := a.openDevice(ctx)
 	if err != nil {
 		a.close()
-		return nil, fmt.Errorf("%s: device: %w", a.name, err)
+		return nil, bus.Info{}, fmt.Errorf("%s: device: %w", a.name, err)
 	}
 	control, err := newDriven(ctx, d, dev, DriveConfig{
 		Name: a.name, Log: pluginLogger(), Memory: a.arena, Events: a.events, Generation: a.generation, Quirks: a.quirks,
@@ -184,7 +184,7 @@ func drive(ctx context.Context, d framework.Driver, a *attachment) (engine.Contr
 	if err != nil {
 		dev.Close()
 		a.close()
-		return nil, err
+		return nil, bus.Info{}, err
 	}
-	return owningDriven{control}, nil
+	return owningDriven{control}, dev.Info(), nil
 }

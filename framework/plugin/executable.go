@@ -13,10 +13,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openExecutable opens the file to run. What is checked is what runs: the
-// process is made from the descriptor returned, and with a checksum to keep
-// from a sealed copy, so that nothing can be exchanged in between.
-func openExecutable(path, sum string) (*os.File, error) {
+// openExecutable opens the file to run and says what its sha256 is, which has to
+// be want unless that is "". What was summed is what runs: the process is made
+// from the descriptor returned, that of a sealed copy, so that nothing can be
+// exchanged in between.
+func openExecutable(path, want string) (exe *os.File, sum string, err error) {
+	f, err := openProgram(path)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close()
+	exe, sum, err = sealedCopy(f)
+	if err != nil {
+		return nil, "", &Error{Plugin: path, Op: "start", Err: err, Detail: "copying it"}
+	}
+	if want != "" && !strings.EqualFold(sum, want) {
+		exe.Close()
+		return nil, "", &Error{Plugin: path, Op: "start", Err: ErrChecksum,
+			Detail: fmt.Sprintf("the file's is %s, and %s was expected: restore the file, or correct the config, or load the plugin again", sum, want)}
+	}
+	return exe, sum, nil
+}
+
+// openProgram opens a file that can be executed.
+func openProgram(path string) (*os.File, error) {
 	f, err := os.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -35,36 +55,24 @@ func openExecutable(path, sum string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if sum == "" {
-		return f, nil
-	}
-	defer f.Close()
-	return sealedCopy(f, path, sum)
+	return f, nil
 }
 
-// sealedCopy copies f to memory that nobody can write to any more, provided
-// that its sha256 is sum.
-func sealedCopy(f *os.File, path, sum string) (*os.File, error) {
+// sealedCopy copies f to memory that nobody can write to any more, and sums it.
+func sealedCopy(f *os.File) (exe *os.File, sum string, err error) {
 	c, err := execMemfd("nicd-plugin")
 	if err != nil {
-		return nil, &Error{Plugin: path, Op: "start", Err: err}
+		return nil, "", err
 	}
+	defer c.Close() // a file that is open for writing can't be executed
 	hash := sha256.New()
 	if _, err := io.Copy(io.MultiWriter(c, hash), f); err != nil {
-		c.Close()
-		return nil, &Error{Plugin: path, Op: "start", Err: err, Detail: "copying it"}
+		return nil, "", err
 	}
-	if got := hex.EncodeToString(hash.Sum(nil)); !strings.EqualFold(got, sum) {
-		c.Close()
-		return nil, &Error{Plugin: path, Op: "start", Err: ErrChecksum,
-			Detail: fmt.Sprintf("the file's is %s, the config says %s: restore the file or correct the config", got, sum)}
+	if exe, err = seal(c); err != nil {
+		return nil, "", err
 	}
-	ro, err := seal(c)
-	c.Close() // a file that is open for writing can't be executed
-	if err != nil {
-		return nil, &Error{Plugin: path, Op: "start", Err: err}
-	}
-	return ro, nil
+	return exe, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
 func execMemfd(name string) (*os.File, error) {

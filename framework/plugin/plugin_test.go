@@ -28,6 +28,9 @@ import (
 // The test binary is its own plugin: run with envMode it behaves as that says.
 const envMode = "NICD_TEST_PLUGIN"
 
+// envFile names the file that a turncoat exchanges.
+const envFile = "NICD_TEST_FILE"
+
 func TestMain(m *testing.M) {
 	ServeBundled(bundled...)
 	if mode := os.Getenv(envMode); mode != "" {
@@ -55,6 +58,13 @@ func misbehave(mode string) {
 			GRPCServer:       goplugin.DefaultGRPCServer,
 			Logger:           hclog.NewNullLogger(),
 		})
+	case "turncoat":
+		if err := os.Remove(os.Getenv(envFile)); err != nil {
+			fail(exitFailure, "%v", err)
+		}
+		if err := os.WriteFile(os.Getenv(envFile), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			fail(exitFailure, "%v", err)
+		}
 	case "records":
 		fmt.Fprintln(os.Stderr, `{"@message": 1, "@level": [], "level": 7, "pid": "mine"}`)
 		fmt.Fprintln(os.Stderr, `{"level":"error","message":"ring is full","queue":3,"time":"never"}`)
@@ -74,16 +84,16 @@ func misbehave(mode string) {
 	a := loop
 	switch mode {
 	case "attach-exit":
-		a = func(context.Context, framework.Driver, *attachment) (engine.Control, error) {
+		a = func(context.Context, framework.Driver, *attachment) (engine.Control, bus.Info, error) {
 			fmt.Fprintln(stderr, "assertion failed: ring != NULL")
 			os.Exit(7)
-			return nil, nil
+			return nil, bus.Info{}, nil
 		}
 	case "attach-hang":
-		a = func(context.Context, framework.Driver, *attachment) (engine.Control, error) { select {} }
+		a = func(context.Context, framework.Driver, *attachment) (engine.Control, bus.Info, error) { select {} }
 	case "attach-refuse":
-		a = func(_ context.Context, _ framework.Driver, a *attachment) (engine.Control, error) {
-			return nil, fmt.Errorf("%s: device 8086:100e: %w", a.name, framework.ErrNotOurs)
+		a = func(_ context.Context, _ framework.Driver, a *attachment) (engine.Control, bus.Info, error) {
+			return nil, bus.Info{}, fmt.Errorf("%s: device 8086:100e: %w", a.name, framework.ErrNotOurs)
 		}
 	}
 	serve(testDriver{chatty: mode == "chatty"}, a)
@@ -124,10 +134,10 @@ type looped struct {
 	joined sync.WaitGroup
 }
 
-func loop(_ context.Context, _ framework.Driver, a *attachment) (engine.Control, error) {
+func loop(_ context.Context, _ framework.Driver, a *attachment) (engine.Control, bus.Info, error) {
 	lower, err := link.NewLower(link.LowerOptions{Memory: a.arena, Events: a.events, Generation: a.generation})
 	if err != nil {
-		return nil, err
+		return nil, bus.Info{}, err
 	}
 	l := &looped{lower: lower, events: make(chan engine.Event, 8), wake: make(chan struct{}, 1), stop: make(chan struct{})}
 	poke := func() {
@@ -137,7 +147,7 @@ func loop(_ context.Context, _ framework.Driver, a *attachment) (engine.Control,
 		}
 	}
 	lower.SetWaker(0, poke, poke)
-	return l, nil
+	return l, bus.Info{Vendor: 0x1234, Device: 0x5678, Revision: 9}, nil
 }
 
 func (l *looped) Info(context.Context) (framework.Info, error) {

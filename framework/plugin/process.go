@@ -18,6 +18,7 @@ import (
 	"github.com/rs/zerolog"
 	"google.golang.org/grpc"
 
+	"nicd/bus"
 	"nicd/proto/driverpb"
 )
 
@@ -27,7 +28,8 @@ type Options struct {
 	// the plugin of the driver that Bundled names.
 	Path    string
 	Bundled string
-	// SHA256 is what the file has to have, in hex; "" for no check.
+	// SHA256 is what the file has to have, in hex; "" for no check. What runs is
+	// what was summed, whatever becomes of the file.
 	SHA256 string
 	// Env is added to the plugin's environment, which has nothing of nicd's own.
 	Env []string
@@ -72,6 +74,8 @@ type Process struct {
 	control     *net.UnixConn
 	socketDir   string
 	description Description
+	sum         string   // of the file, in hex
+	device      bus.Info // set by Attach
 	tickets     atomic.Uint64
 
 	life     context.Context // ends with the process
@@ -88,11 +92,7 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
 	defer cancel()
-	path := o.Path
-	if path == "" {
-		path = "/proc/self/exe"
-	}
-	exe, err := openExecutable(path, o.SHA256)
+	exe, sum, err := o.executable()
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +102,26 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 		return nil, &Error{Plugin: o.name(), Op: "start", Err: err}
 	}
 	defer theirs.Close()
+	p.sum = sum
 	if err := p.launch(ctx, o, exe, theirs); err != nil {
 		p.abandon()
 		return nil, p.startError(ctx, o, err)
 	}
 	return p, nil
+}
+
+// executable is the file to run and its sha256. nicd's own, which runs already,
+// is as good as its checksum and is summed only to compare that.
+func (o Options) executable() (exe *os.File, sum string, err error) {
+	const own = "/proc/self/exe"
+	switch {
+	case o.Path != "":
+		return openExecutable(o.Path, o.SHA256)
+	case o.SHA256 != "":
+		return openExecutable(own, o.SHA256)
+	}
+	exe, err = openProgram(own)
+	return exe, "", err
 }
 
 // Lengths of socket paths: Linux's limit (unix(7)), and what go-plugin adds to a
@@ -316,6 +331,10 @@ func (p *Process) PID() int { return p.proc.pid() }
 
 // Describe says what driver the plugin is, as it said itself at the start.
 func (p *Process) Describe() Description { return p.description }
+
+// SHA256 is that of the file that the process was made of, in hex, taken before
+// it ran. It is "" of a bundled driver, unless Options had one.
+func (p *Process) SHA256() string { return p.sum }
 
 // Died delivers one error, an *Error, when the process ends by itself, at once
 // when the kernel knows. It is closed then, and also when Kill ended it.

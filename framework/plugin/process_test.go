@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/engine"
 	"nicd/framework/link"
@@ -34,6 +35,9 @@ func TestControlAndPackets(t *testing.T) {
 	control, err := p.Attach(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if d := p.Device(); d != (bus.Info{Vendor: 0x1234, Device: 0x5678, Revision: 9}) {
+		t.Errorf("it has found %+v", d)
 	}
 	info, err := control.Info(t.Context())
 	if err != nil || info.Model != "LOOP" || info.Revision != 3 {

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/engine"
 	"nicd/proto/driverpb"
@@ -31,8 +32,9 @@ func (g *grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, c *gr
 	return driverpb.NewDriverClient(c), nil
 }
 
-// assemble makes an engine over what came with an Attach, which it takes over.
-type assemble func(ctx context.Context, d framework.Driver, a *attachment) (engine.Control, error)
+// assemble makes an engine over what came with an Attach, which it takes over,
+// and says what device that is.
+type assemble func(ctx context.Context, d framework.Driver, a *attachment) (engine.Control, bus.Info, error)
 
 // server is the driver service in a plugin. nicd serialises its calls; this
 // does not rely on it.
@@ -71,7 +73,7 @@ func (s *server) Attach(ctx context.Context, r *driverpb.AttachRequest) (*driver
 	if err != nil {
 		return nil, toStatus(err)
 	}
-	control, err := s.assemble(ctx, s.driver, a)
+	control, device, err := s.assemble(ctx, s.driver, a)
 	if err != nil {
 		return nil, toStatus(err)
 	}
@@ -80,7 +82,7 @@ func (s *server) Attach(ctx context.Context, r *driverpb.AttachRequest) (*driver
 		return nil, toStatus(errors.Join(err, control.Detach(context.WithoutCancel(ctx))))
 	}
 	s.control = control
-	return &driverpb.AttachReply{Info: infoTo(info)}, nil
+	return &driverpb.AttachReply{Info: infoTo(info), Identity: identityTo(device)}, nil
 }
 
 // with calls do with the engine's control.

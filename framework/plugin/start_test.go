@@ -100,7 +100,7 @@ func TestChecksumPinsTheFile(t *testing.T) {
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho genuine\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	exe, err := openExecutable(path, sum(t, path))
+	exe, _, err := openExecutable(path, sum(t, path))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +123,35 @@ func TestChecksumPinsTheFile(t *testing.T) {
 	if line, _ := p.first.get(); line != "genuine" {
 		t.Fatalf("it printed %q (%v, %q)", line, p.state, p.stderr.lastLine())
 	}
+}
+
+// The checksum of a file that was not to have one is that of what runs: a plugin
+// that exchanges its file while it is asked what it is gains nothing.
+func TestChecksumIsOfWhatRuns(t *testing.T) {
+	o, _ := options(t, "turncoat")
+	program, err := os.ReadFile(o.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Path = filepath.Join(t.TempDir(), "plugin")
+	if err := os.WriteFile(o.Path, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	o.Env = append(o.Env, envFile+"="+o.Path)
+	genuine := sum(t, o.Path)
+	p, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	forged := sum(t, o.Path)
+	if p.SHA256() != genuine || genuine == forged {
+		t.Fatalf("the checksum is %s, that of the file was %s and is %s", p.SHA256(), genuine, forged)
+	}
+	o.SHA256 = p.SHA256()
+	mustFail(t, o, ErrChecksum, genuine, forged)
 }
 
 func TestGarbageInsteadOfHandshake(t *testing.T) {

@@ -1028,6 +1028,7 @@ func (x *VFIO) GetIoas() uint32 {
 type AttachReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Info          *Info                  `protobuf:"bytes,1,opt,name=info,proto3" json:"info,omitempty"`
+	Identity      *Identity              `protobuf:"bytes,2,opt,name=identity,proto3" json:"identity,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1069,6 +1070,76 @@ func (x *AttachReply) GetInfo() *Info {
 	return nil
 }
 
+func (x *AttachReply) GetIdentity() *Identity {
+	if x != nil {
+		return x.Identity
+	}
+	return nil
+}
+
+// Identity is what the device says it is, in its configuration space. nicd may
+// not have known before: only the plugin speaks with a device that another
+// process serves.
+type Identity struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Vendor        uint32                 `protobuf:"varint,1,opt,name=vendor,proto3" json:"vendor,omitempty"`
+	Device        uint32                 `protobuf:"varint,2,opt,name=device,proto3" json:"device,omitempty"`
+	Revision      uint32                 `protobuf:"varint,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Identity) Reset() {
+	*x = Identity{}
+	mi := &file_driver_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Identity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Identity) ProtoMessage() {}
+
+func (x *Identity) ProtoReflect() protoreflect.Message {
+	mi := &file_driver_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Identity.ProtoReflect.Descriptor instead.
+func (*Identity) Descriptor() ([]byte, []int) {
+	return file_driver_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Identity) GetVendor() uint32 {
+	if x != nil {
+		return x.Vendor
+	}
+	return 0
+}
+
+func (x *Identity) GetDevice() uint32 {
+	if x != nil {
+		return x.Device
+	}
+	return 0
+}
+
+func (x *Identity) GetRevision() uint32 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 type Info struct {
 	state              protoimpl.MessageState `protogen:"open.v1"`
 	Model              string                 `protobuf:"bytes,1,opt,name=model,proto3" json:"model,omitempty"`
@@ -1099,7 +1170,7 @@ type Info struct {
 
 func (x *Info) Reset() {
 	*x = Info{}
-	mi := &file_driver_proto_msgTypes[19]
+	mi := &file_driver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1182,7 @@ func (x *Info) String() string {
 func (*Info) ProtoMessage() {}
 
 func (x *Info) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[19]
+	mi := &file_driver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1195,7 @@ func (x *Info) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Info.ProtoReflect.Descriptor instead.
 func (*Info) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{19}
+	return file_driver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Info) GetModel() string {
@@ -1293,7 +1364,7 @@ type RingRule struct {
 
 func (x *RingRule) Reset() {
 	*x = RingRule{}
-	mi := &file_driver_proto_msgTypes[20]
+	mi := &file_driver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1305,7 +1376,7 @@ func (x *RingRule) String() string {
 func (*RingRule) ProtoMessage() {}
 
 func (x *RingRule) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[20]
+	mi := &file_driver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1318,7 +1389,7 @@ func (x *RingRule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RingRule.ProtoReflect.Descriptor instead.
 func (*RingRule) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{20}
+	return file_driver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RingRule) GetMin() int64 {
@@ -1359,7 +1430,7 @@ type InterruptChoice struct {
 
 func (x *InterruptChoice) Reset() {
 	*x = InterruptChoice{}
-	mi := &file_driver_proto_msgTypes[21]
+	mi := &file_driver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1371,7 +1442,7 @@ func (x *InterruptChoice) String() string {
 func (*InterruptChoice) ProtoMessage() {}
 
 func (x *InterruptChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[21]
+	mi := &file_driver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1384,7 +1455,7 @@ func (x *InterruptChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterruptChoice.ProtoReflect.Descriptor instead.
 func (*InterruptChoice) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{21}
+	return file_driver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InterruptChoice) GetKind() uint32 {
@@ -1412,7 +1483,7 @@ type CounterInfo struct {
 
 func (x *CounterInfo) Reset() {
 	*x = CounterInfo{}
-	mi := &file_driver_proto_msgTypes[22]
+	mi := &file_driver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1424,7 +1495,7 @@ func (x *CounterInfo) String() string {
 func (*CounterInfo) ProtoMessage() {}
 
 func (x *CounterInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[22]
+	mi := &file_driver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1437,7 +1508,7 @@ func (x *CounterInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CounterInfo.ProtoReflect.Descriptor instead.
 func (*CounterInfo) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{22}
+	return file_driver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CounterInfo) GetName() string {
@@ -1481,7 +1552,7 @@ type Plan struct {
 
 func (x *Plan) Reset() {
 	*x = Plan{}
-	mi := &file_driver_proto_msgTypes[23]
+	mi := &file_driver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1493,7 +1564,7 @@ func (x *Plan) String() string {
 func (*Plan) ProtoMessage() {}
 
 func (x *Plan) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[23]
+	mi := &file_driver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1506,7 +1577,7 @@ func (x *Plan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Plan.ProtoReflect.Descriptor instead.
 func (*Plan) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{23}
+	return file_driver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Plan) GetSettings() *Settings {
@@ -1606,7 +1677,7 @@ type Settings struct {
 
 func (x *Settings) Reset() {
 	*x = Settings{}
-	mi := &file_driver_proto_msgTypes[24]
+	mi := &file_driver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1618,7 +1689,7 @@ func (x *Settings) String() string {
 func (*Settings) ProtoMessage() {}
 
 func (x *Settings) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[24]
+	mi := &file_driver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1631,7 +1702,7 @@ func (x *Settings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Settings.ProtoReflect.Descriptor instead.
 func (*Settings) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{24}
+	return file_driver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Settings) GetMtu() int64 {
@@ -1683,7 +1754,7 @@ type VectorPlan struct {
 
 func (x *VectorPlan) Reset() {
 	*x = VectorPlan{}
-	mi := &file_driver_proto_msgTypes[25]
+	mi := &file_driver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1695,7 +1766,7 @@ func (x *VectorPlan) String() string {
 func (*VectorPlan) ProtoMessage() {}
 
 func (x *VectorPlan) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[25]
+	mi := &file_driver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1708,7 +1779,7 @@ func (x *VectorPlan) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VectorPlan.ProtoReflect.Descriptor instead.
 func (*VectorPlan) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{25}
+	return file_driver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *VectorPlan) GetKind() uint32 {
@@ -1767,7 +1838,7 @@ type Filters struct {
 
 func (x *Filters) Reset() {
 	*x = Filters{}
-	mi := &file_driver_proto_msgTypes[26]
+	mi := &file_driver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1850,7 @@ func (x *Filters) String() string {
 func (*Filters) ProtoMessage() {}
 
 func (x *Filters) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[26]
+	mi := &file_driver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1863,7 @@ func (x *Filters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Filters.ProtoReflect.Descriptor instead.
 func (*Filters) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{26}
+	return file_driver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Filters) GetPromiscuous() bool {
@@ -1846,7 +1917,7 @@ type ChangeReply struct {
 
 func (x *ChangeReply) Reset() {
 	*x = ChangeReply{}
-	mi := &file_driver_proto_msgTypes[27]
+	mi := &file_driver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1858,7 +1929,7 @@ func (x *ChangeReply) String() string {
 func (*ChangeReply) ProtoMessage() {}
 
 func (x *ChangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[27]
+	mi := &file_driver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1871,7 +1942,7 @@ func (x *ChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
 func (*ChangeReply) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{27}
+	return file_driver_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChangeReply) GetEffect() uint32 {
@@ -1890,7 +1961,7 @@ type SetQuirksRequest struct {
 
 func (x *SetQuirksRequest) Reset() {
 	*x = SetQuirksRequest{}
-	mi := &file_driver_proto_msgTypes[28]
+	mi := &file_driver_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1902,7 +1973,7 @@ func (x *SetQuirksRequest) String() string {
 func (*SetQuirksRequest) ProtoMessage() {}
 
 func (x *SetQuirksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[28]
+	mi := &file_driver_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1915,7 +1986,7 @@ func (x *SetQuirksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetQuirksRequest.ProtoReflect.Descriptor instead.
 func (*SetQuirksRequest) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{28}
+	return file_driver_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetQuirksRequest) GetValues() map[string]string {
@@ -1934,7 +2005,7 @@ type HardwareCountersReply struct {
 
 func (x *HardwareCountersReply) Reset() {
 	*x = HardwareCountersReply{}
-	mi := &file_driver_proto_msgTypes[29]
+	mi := &file_driver_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2017,7 @@ func (x *HardwareCountersReply) String() string {
 func (*HardwareCountersReply) ProtoMessage() {}
 
 func (x *HardwareCountersReply) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[29]
+	mi := &file_driver_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2030,7 @@ func (x *HardwareCountersReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HardwareCountersReply.ProtoReflect.Descriptor instead.
 func (*HardwareCountersReply) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{29}
+	return file_driver_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *HardwareCountersReply) GetValues() []uint64 {
@@ -1981,7 +2052,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_driver_proto_msgTypes[30]
+	mi := &file_driver_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1993,7 +2064,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[30]
+	mi := &file_driver_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2006,7 +2077,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{30}
+	return file_driver_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Event) GetKind() uint32 {
@@ -2049,7 +2120,7 @@ type Link struct {
 
 func (x *Link) Reset() {
 	*x = Link{}
-	mi := &file_driver_proto_msgTypes[31]
+	mi := &file_driver_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2061,7 +2132,7 @@ func (x *Link) String() string {
 func (*Link) ProtoMessage() {}
 
 func (x *Link) ProtoReflect() protoreflect.Message {
-	mi := &file_driver_proto_msgTypes[31]
+	mi := &file_driver_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2074,7 +2145,7 @@ func (x *Link) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Link.ProtoReflect.Descriptor instead.
 func (*Link) Descriptor() ([]byte, []int) {
-	return file_driver_proto_rawDescGZIP(), []int{31}
+	return file_driver_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Link) GetUp() bool {
@@ -2172,9 +2243,14 @@ const file_driver_proto_rawDesc = "" +
 	"\x04VFIO\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\bR\x05group\x12\x12\n" +
-	"\x04ioas\x18\x03 \x01(\rR\x04ioas\"7\n" +
+	"\x04ioas\x18\x03 \x01(\rR\x04ioas\"m\n" +
 	"\vAttachReply\x12(\n" +
-	"\x04info\x18\x01 \x01(\v2\x14.nicd.driver.v1.InfoR\x04info\"\xb6\x06\n" +
+	"\x04info\x18\x01 \x01(\v2\x14.nicd.driver.v1.InfoR\x04info\x124\n" +
+	"\bidentity\x18\x02 \x01(\v2\x18.nicd.driver.v1.IdentityR\bidentity\"V\n" +
+	"\bIdentity\x12\x16\n" +
+	"\x06vendor\x18\x01 \x01(\rR\x06vendor\x12\x16\n" +
+	"\x06device\x18\x02 \x01(\rR\x06device\x12\x1a\n" +
+	"\brevision\x18\x03 \x01(\rR\brevision\"\xb6\x06\n" +
 	"\x04Info\x12\x14\n" +
 	"\x05model\x18\x01 \x01(\tR\x05model\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x03R\brevision\x12\x12\n" +
@@ -2306,7 +2382,7 @@ func file_driver_proto_rawDescGZIP() []byte {
 }
 
 var file_driver_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_driver_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_driver_proto_goTypes = []any{
 	(BusKind)(0),                    // 0: nicd.driver.v1.BusKind
 	(*DescribeRequest)(nil),         // 1: nicd.driver.v1.DescribeRequest
@@ -2328,21 +2404,22 @@ var file_driver_proto_goTypes = []any{
 	(*AttachRequest)(nil),           // 17: nicd.driver.v1.AttachRequest
 	(*VFIO)(nil),                    // 18: nicd.driver.v1.VFIO
 	(*AttachReply)(nil),             // 19: nicd.driver.v1.AttachReply
-	(*Info)(nil),                    // 20: nicd.driver.v1.Info
-	(*RingRule)(nil),                // 21: nicd.driver.v1.RingRule
-	(*InterruptChoice)(nil),         // 22: nicd.driver.v1.InterruptChoice
-	(*CounterInfo)(nil),             // 23: nicd.driver.v1.CounterInfo
-	(*Plan)(nil),                    // 24: nicd.driver.v1.Plan
-	(*Settings)(nil),                // 25: nicd.driver.v1.Settings
-	(*VectorPlan)(nil),              // 26: nicd.driver.v1.VectorPlan
-	(*Filters)(nil),                 // 27: nicd.driver.v1.Filters
-	(*ChangeReply)(nil),             // 28: nicd.driver.v1.ChangeReply
-	(*SetQuirksRequest)(nil),        // 29: nicd.driver.v1.SetQuirksRequest
-	(*HardwareCountersReply)(nil),   // 30: nicd.driver.v1.HardwareCountersReply
-	(*Event)(nil),                   // 31: nicd.driver.v1.Event
-	(*Link)(nil),                    // 32: nicd.driver.v1.Link
-	nil,                             // 33: nicd.driver.v1.AttachRequest.QuirksEntry
-	nil,                             // 34: nicd.driver.v1.SetQuirksRequest.ValuesEntry
+	(*Identity)(nil),                // 20: nicd.driver.v1.Identity
+	(*Info)(nil),                    // 21: nicd.driver.v1.Info
+	(*RingRule)(nil),                // 22: nicd.driver.v1.RingRule
+	(*InterruptChoice)(nil),         // 23: nicd.driver.v1.InterruptChoice
+	(*CounterInfo)(nil),             // 24: nicd.driver.v1.CounterInfo
+	(*Plan)(nil),                    // 25: nicd.driver.v1.Plan
+	(*Settings)(nil),                // 26: nicd.driver.v1.Settings
+	(*VectorPlan)(nil),              // 27: nicd.driver.v1.VectorPlan
+	(*Filters)(nil),                 // 28: nicd.driver.v1.Filters
+	(*ChangeReply)(nil),             // 29: nicd.driver.v1.ChangeReply
+	(*SetQuirksRequest)(nil),        // 30: nicd.driver.v1.SetQuirksRequest
+	(*HardwareCountersReply)(nil),   // 31: nicd.driver.v1.HardwareCountersReply
+	(*Event)(nil),                   // 32: nicd.driver.v1.Event
+	(*Link)(nil),                    // 33: nicd.driver.v1.Link
+	nil,                             // 34: nicd.driver.v1.AttachRequest.QuirksEntry
+	nil,                             // 35: nicd.driver.v1.SetQuirksRequest.ValuesEntry
 }
 var file_driver_proto_depIdxs = []int32{
 	13, // 0: nicd.driver.v1.Description.ids:type_name -> nicd.driver.v1.DeviceID
@@ -2350,47 +2427,48 @@ var file_driver_proto_depIdxs = []int32{
 	16, // 2: nicd.driver.v1.Description.quirks:type_name -> nicd.driver.v1.QuirkInfo
 	15, // 3: nicd.driver.v1.Declaration.when:type_name -> nicd.driver.v1.Match
 	0,  // 4: nicd.driver.v1.AttachRequest.bus:type_name -> nicd.driver.v1.BusKind
-	33, // 5: nicd.driver.v1.AttachRequest.quirks:type_name -> nicd.driver.v1.AttachRequest.QuirksEntry
+	34, // 5: nicd.driver.v1.AttachRequest.quirks:type_name -> nicd.driver.v1.AttachRequest.QuirksEntry
 	18, // 6: nicd.driver.v1.AttachRequest.vfio:type_name -> nicd.driver.v1.VFIO
-	20, // 7: nicd.driver.v1.AttachReply.info:type_name -> nicd.driver.v1.Info
-	21, // 8: nicd.driver.v1.Info.rx_ring:type_name -> nicd.driver.v1.RingRule
-	21, // 9: nicd.driver.v1.Info.tx_ring:type_name -> nicd.driver.v1.RingRule
-	22, // 10: nicd.driver.v1.Info.interrupts:type_name -> nicd.driver.v1.InterruptChoice
-	23, // 11: nicd.driver.v1.Info.counters:type_name -> nicd.driver.v1.CounterInfo
-	25, // 12: nicd.driver.v1.Plan.settings:type_name -> nicd.driver.v1.Settings
-	26, // 13: nicd.driver.v1.Plan.interrupts:type_name -> nicd.driver.v1.VectorPlan
-	27, // 14: nicd.driver.v1.Plan.filters:type_name -> nicd.driver.v1.Filters
-	34, // 15: nicd.driver.v1.SetQuirksRequest.values:type_name -> nicd.driver.v1.SetQuirksRequest.ValuesEntry
-	32, // 16: nicd.driver.v1.Event.link:type_name -> nicd.driver.v1.Link
-	1,  // 17: nicd.driver.v1.Driver.Describe:input_type -> nicd.driver.v1.DescribeRequest
-	17, // 18: nicd.driver.v1.Driver.Attach:input_type -> nicd.driver.v1.AttachRequest
-	2,  // 19: nicd.driver.v1.Driver.GetInfo:input_type -> nicd.driver.v1.GetInfoRequest
-	24, // 20: nicd.driver.v1.Driver.Start:input_type -> nicd.driver.v1.Plan
-	4,  // 21: nicd.driver.v1.Driver.Stop:input_type -> nicd.driver.v1.StopRequest
-	24, // 22: nicd.driver.v1.Driver.Change:input_type -> nicd.driver.v1.Plan
-	24, // 23: nicd.driver.v1.Driver.Effect:input_type -> nicd.driver.v1.Plan
-	29, // 24: nicd.driver.v1.Driver.SetQuirks:input_type -> nicd.driver.v1.SetQuirksRequest
-	27, // 25: nicd.driver.v1.Driver.SetFilters:input_type -> nicd.driver.v1.Filters
-	8,  // 26: nicd.driver.v1.Driver.HardwareCounters:input_type -> nicd.driver.v1.HardwareCountersRequest
-	9,  // 27: nicd.driver.v1.Driver.Detach:input_type -> nicd.driver.v1.DetachRequest
-	11, // 28: nicd.driver.v1.Driver.Events:input_type -> nicd.driver.v1.EventsRequest
-	12, // 29: nicd.driver.v1.Driver.Describe:output_type -> nicd.driver.v1.Description
-	19, // 30: nicd.driver.v1.Driver.Attach:output_type -> nicd.driver.v1.AttachReply
-	20, // 31: nicd.driver.v1.Driver.GetInfo:output_type -> nicd.driver.v1.Info
-	3,  // 32: nicd.driver.v1.Driver.Start:output_type -> nicd.driver.v1.StartReply
-	5,  // 33: nicd.driver.v1.Driver.Stop:output_type -> nicd.driver.v1.StopReply
-	28, // 34: nicd.driver.v1.Driver.Change:output_type -> nicd.driver.v1.ChangeReply
-	28, // 35: nicd.driver.v1.Driver.Effect:output_type -> nicd.driver.v1.ChangeReply
-	6,  // 36: nicd.driver.v1.Driver.SetQuirks:output_type -> nicd.driver.v1.SetQuirksReply
-	7,  // 37: nicd.driver.v1.Driver.SetFilters:output_type -> nicd.driver.v1.SetFiltersReply
-	30, // 38: nicd.driver.v1.Driver.HardwareCounters:output_type -> nicd.driver.v1.HardwareCountersReply
-	10, // 39: nicd.driver.v1.Driver.Detach:output_type -> nicd.driver.v1.DetachReply
-	31, // 40: nicd.driver.v1.Driver.Events:output_type -> nicd.driver.v1.Event
-	29, // [29:41] is the sub-list for method output_type
-	17, // [17:29] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	21, // 7: nicd.driver.v1.AttachReply.info:type_name -> nicd.driver.v1.Info
+	20, // 8: nicd.driver.v1.AttachReply.identity:type_name -> nicd.driver.v1.Identity
+	22, // 9: nicd.driver.v1.Info.rx_ring:type_name -> nicd.driver.v1.RingRule
+	22, // 10: nicd.driver.v1.Info.tx_ring:type_name -> nicd.driver.v1.RingRule
+	23, // 11: nicd.driver.v1.Info.interrupts:type_name -> nicd.driver.v1.InterruptChoice
+	24, // 12: nicd.driver.v1.Info.counters:type_name -> nicd.driver.v1.CounterInfo
+	26, // 13: nicd.driver.v1.Plan.settings:type_name -> nicd.driver.v1.Settings
+	27, // 14: nicd.driver.v1.Plan.interrupts:type_name -> nicd.driver.v1.VectorPlan
+	28, // 15: nicd.driver.v1.Plan.filters:type_name -> nicd.driver.v1.Filters
+	35, // 16: nicd.driver.v1.SetQuirksRequest.values:type_name -> nicd.driver.v1.SetQuirksRequest.ValuesEntry
+	33, // 17: nicd.driver.v1.Event.link:type_name -> nicd.driver.v1.Link
+	1,  // 18: nicd.driver.v1.Driver.Describe:input_type -> nicd.driver.v1.DescribeRequest
+	17, // 19: nicd.driver.v1.Driver.Attach:input_type -> nicd.driver.v1.AttachRequest
+	2,  // 20: nicd.driver.v1.Driver.GetInfo:input_type -> nicd.driver.v1.GetInfoRequest
+	25, // 21: nicd.driver.v1.Driver.Start:input_type -> nicd.driver.v1.Plan
+	4,  // 22: nicd.driver.v1.Driver.Stop:input_type -> nicd.driver.v1.StopRequest
+	25, // 23: nicd.driver.v1.Driver.Change:input_type -> nicd.driver.v1.Plan
+	25, // 24: nicd.driver.v1.Driver.Effect:input_type -> nicd.driver.v1.Plan
+	30, // 25: nicd.driver.v1.Driver.SetQuirks:input_type -> nicd.driver.v1.SetQuirksRequest
+	28, // 26: nicd.driver.v1.Driver.SetFilters:input_type -> nicd.driver.v1.Filters
+	8,  // 27: nicd.driver.v1.Driver.HardwareCounters:input_type -> nicd.driver.v1.HardwareCountersRequest
+	9,  // 28: nicd.driver.v1.Driver.Detach:input_type -> nicd.driver.v1.DetachRequest
+	11, // 29: nicd.driver.v1.Driver.Events:input_type -> nicd.driver.v1.EventsRequest
+	12, // 30: nicd.driver.v1.Driver.Describe:output_type -> nicd.driver.v1.Description
+	19, // 31: nicd.driver.v1.Driver.Attach:output_type -> nicd.driver.v1.AttachReply
+	21, // 32: nicd.driver.v1.Driver.GetInfo:output_type -> nicd.driver.v1.Info
+	3,  // 33: nicd.driver.v1.Driver.Start:output_type -> nicd.driver.v1.StartReply
+	5,  // 34: nicd.driver.v1.Driver.Stop:output_type -> nicd.driver.v1.StopReply
+	29, // 35: nicd.driver.v1.Driver.Change:output_type -> nicd.driver.v1.ChangeReply
+	29, // 36: nicd.driver.v1.Driver.Effect:output_type -> nicd.driver.v1.ChangeReply
+	6,  // 37: nicd.driver.v1.Driver.SetQuirks:output_type -> nicd.driver.v1.SetQuirksReply
+	7,  // 38: nicd.driver.v1.Driver.SetFilters:output_type -> nicd.driver.v1.SetFiltersReply
+	31, // 39: nicd.driver.v1.Driver.HardwareCounters:output_type -> nicd.driver.v1.HardwareCountersReply
+	10, // 40: nicd.driver.v1.Driver.Detach:output_type -> nicd.driver.v1.DetachReply
+	32, // 41: nicd.driver.v1.Driver.Events:output_type -> nicd.driver.v1.Event
+	30, // [30:42] is the sub-list for method output_type
+	18, // [18:30] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_driver_proto_init() }
@@ -2404,7 +2482,7 @@ func file_driver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_driver_proto_rawDesc), len(file_driver_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
