@@ -16,11 +16,12 @@ const (
 	VLANInsert                       // the device puts them into sent ones
 	VLANFilter                       // the device drops frames of VLANs not asked for
 	RSSHash                          // the device spreads flows over queues
+	USO                              // the device cuts UDP, over IPv4 and IPv6: datagrams of one size, as UDP_SEGMENT makes them
 	numFeatures = iota
 )
 
 var featureNames = [numFeatures]string{
-	"rx-csum", "tx-csum", "tso4", "tso6", "lro", "vlan-strip", "vlan-insert", "vlan-filter", "rss",
+	"rx-csum", "tx-csum", "tso4", "tso6", "lro", "vlan-strip", "vlan-insert", "vlan-filter", "rss", "uso",
 }
 
 // Has tells whether all of f are in the set.

@@ -6,7 +6,7 @@ import (
 )
 
 // SoftwareFeatures are those that the framework can do itself.
-const SoftwareFeatures = TxChecksum | TSO4 | TSO6 | LRO | VLANInsert
+const SoftwareFeatures = TxChecksum | TSO4 | TSO6 | USO | LRO | VLANInsert
 
 // FeatureWant is what the operator wants of a feature.
 type FeatureWant uint8
@@ -103,7 +103,7 @@ func ResolveFeatures(s FeatureSources) *FeaturePlan {
 
 // resolveOrder has each feature after those that it depends on.
 var resolveOrder = [numFeatures]Features{
-	RxChecksum, TxChecksum, TSO4, TSO6, LRO, VLANStrip, VLANInsert, VLANFilter, RSSHash,
+	RxChecksum, TxChecksum, TSO4, TSO6, USO, LRO, VLANStrip, VLANInsert, VLANFilter, RSSHash,
 }
 
 type featureResolver struct {
@@ -139,7 +139,7 @@ func (r *featureResolver) resolve(f Features) {
 		r.end(f, FeatureOff)
 		return
 	}
-	if f == TSO4 || f == TSO6 {
+	if f&(TSO4|TSO6|USO) != 0 {
 		if r.done[TxChecksum].State == FeatureOff {
 			r.say("off: needs tx-csum, which is off")
 			r.end(f, FeatureOff)
@@ -163,6 +163,7 @@ var fallbacks = map[Features]string{
 	TxChecksum: "the engine fills in checksums",
 	TSO4:       "the engine segments",
 	TSO6:       "the engine segments",
+	USO:        "the engine segments",
 	VLANInsert: "the engine writes the tag into the frame",
 }
 
@@ -219,7 +220,9 @@ func (r *featureResolver) allowed(f Features) bool {
 			return false
 		}
 	case TSO4, TSO6:
-		return r.tsoAllowed()
+		return r.sumsAllow() && r.linkAllowsTSO()
+	case USO:
+		return r.sumsAllow()
 	case VLANInsert:
 		return r.insertAllowed()
 	}
@@ -237,11 +240,16 @@ func (r *featureResolver) insertAllowed() bool {
 	return true
 }
 
-func (r *featureResolver) tsoAllowed() bool {
+// sumsAllow: a device that cuts packets makes a checksum for each piece.
+func (r *featureResolver) sumsAllow() bool {
 	if s := r.done[TxChecksum].State; s != FeatureOn {
 		r.say("needs the device to do tx-csum, which is %s", s)
 		return false
 	}
+	return true
+}
+
+func (r *featureResolver) linkAllowsTSO() bool {
 	least, why := choice[int](r.Quirks, TSOMinLinkQuirk.Info())
 	if r.Link.Up && r.Link.Mbps < least {
 		r.say("not allowed on a link of %d Mbit/s: %s", r.Link.Mbps, why)

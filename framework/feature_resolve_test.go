@@ -51,6 +51,16 @@ func TestFeatureChains(t *testing.T) {
 			"vlan-insert: software: wanted by default; port netstack takes it; not offered by VMXNET3 revision 3; software: the engine writes the tag into the frame"},
 		"tso without checksums in hardware": {func(s *FeatureSources) { s.Info.Features &^= TxChecksum }, TSO4,
 			"tso4: software: wanted by default; port netstack takes it; offered by VMXNET3 revision 3; needs the device to do tx-csum, which is software; software: the engine segments"},
+		"uso without checksums in hardware": {func(s *FeatureSources) { s.Info.Features &^= TxChecksum }, USO,
+			"uso: software: wanted by default; port netstack takes it; offered by VMXNET3 revision 3; needs the device to do tx-csum, which is software; software: the engine segments"},
+		"uso without checksums": {func(s *FeatureSources) { s.Port.Accepts &^= TxChecksum }, USO,
+			"uso: off: wanted by default; port netstack takes it; off: needs tx-csum, which is off"},
+		"uso is not TSO": {func(s *FeatureSources) {
+			s.Quirks = resolve(t, QuirkSources{Driver: "e1000", Declarations: []Declaration{TSOMinLinkQuirk.Is(1000, Match{}, "bug T")}})
+			s.Link.Mbps = 100
+		}, USO, "uso: on: wanted by default; port netstack takes it; offered by VMXNET3 revision 3"},
+		"uso, no device": {func(s *FeatureSources) { s.Info.Features &^= USO }, USO,
+			"uso: software: wanted by default; port netstack takes it; not offered by VMXNET3 revision 3; software: the engine segments"},
 		"tso without checksums": {func(s *FeatureSources) { s.Port.Accepts &^= TxChecksum }, TSO4,
 			"tso4: off: wanted by default; port netstack takes it; off: needs tx-csum, which is off"},
 		"untrusted checksums": {func(s *FeatureSources) {
@@ -155,8 +165,8 @@ func TestFeaturePlanInvariants(t *testing.T) {
 			"the port gets what it does not take":        !s.Port.Accepts.Has(p.Usable),
 			"the device does what nobody may use":        !p.Usable.Has(p.Device),
 			"something that is off is usable":            p.Usable&off != 0,
-			"TSO without checksums":                      p.Usable&(TSO4|TSO6) != 0 && !p.Usable.Has(TxChecksum),
-			"TSO in hardware, checksums not":             p.Device&(TSO4|TSO6) != 0 && !p.Device.Has(TxChecksum),
+			"TSO without checksums":                      p.Usable&(TSO4|TSO6|USO) != 0 && !p.Usable.Has(TxChecksum),
+			"TSO in hardware, checksums not":             p.Device&(TSO4|TSO6|USO) != 0 && !p.Device.Has(TxChecksum),
 			"software for what has none":                 (p.Usable&^p.Device)&^SoftwareFeatures != 0,
 			"the device merges, and is not the owner":    p.Device.Has(LRO) != (p.LRO == LROHardwareOnly || p.LRO == LROHybrid),
 			"usable LRO without an owner":                p.Usable.Has(LRO) != (p.LRO != LRONone),

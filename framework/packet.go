@@ -142,8 +142,9 @@ const (
 	// otherwise it counted up by one.
 	IPIDFixed
 
-	// Segment (down): cut into TCP segments of SegmentSize payload bytes (TSO). A
-	// driver finds all headers in the first fragment; the engine sees to it.
+	// Segment (down): cut into TCP segments (TSO) or UDP datagrams (USO) of
+	// SegmentSize payload bytes; ChecksumOffset tells which. A driver finds all
+	// headers in the first fragment; the engine sees to it.
 	Segment
 	// Completion (down, set by the engine): this packet must produce a
 	// completion; the others may.

@@ -118,7 +118,7 @@ func (d *device) currentMode() string {
 // Info describes the device.
 func (d *device) Info() framework.Info {
 	rule := framework.RingRule{Min: ringMultiple, Max: maxRing, Multiple: ringMultiple, Default: defaultRing}
-	features := framework.AllFeatures
+	features := framework.AllFeatures &^ framework.USO
 	if d.mode == modePassthrough {
 		features &^= framework.LRO
 	}

@@ -17,6 +17,7 @@ func FuzzTransmit(f *testing.F) {
 	frame := tcpFrame(3000, 1, 0x18)
 	for _, features := range []uint8{0, 0xff} {
 		f.Add(features, uint8(3), uint8(1), describe(tso(frame, 536), []int{1500, 1554}))
+		f.Add(features, uint8(3), uint8(1), describe(uso(udpFrame(3000), 536), []int{1500, 1542}))
 		f.Add(features, uint8(1), uint8(2), describe(partial(frame), []int{20, 31, 40}))
 	}
 	f.Fuzz(func(t *testing.T, features, fragments, quirks uint8, data []byte) {
@@ -81,7 +82,7 @@ func (x *strictTx) check(p *framework.Packet, frags []framework.Fragment) {
 	limit, length := x.r.maxFrags, x.r.maxLen
 	if p.Flags&framework.Segment != 0 {
 		limit, length = x.r.maxTSOFrags, x.r.maxTSOLen
-		if !x.r.features.Has(framework.TSO4) && !x.r.features.Has(framework.TSO6) {
+		if f := segmentedBy(p); f == 0 || !x.r.features.Has(f) {
 			x.t.Error("segmentation asked of a device that cannot")
 		}
 	}
@@ -122,7 +123,7 @@ func fuzzTransmit(t *testing.T, features, fragments, quirks uint8, data []byte) 
 	}
 	plan := Plan{TxDescriptors: 8 << (quirks >> 2 & 7)}
 	plan.MTU = []int{1500, 9000}[quirks>>5&1]
-	for i, f := range []framework.Features{framework.TxChecksum, framework.TSO4, framework.TSO6, framework.VLANInsert} {
+	for i, f := range []framework.Features{framework.TxChecksum, framework.TSO4, framework.TSO6, framework.VLANInsert, framework.USO} {
 		if features&(1<<i) != 0 {
 			plan.Features |= f
 		}

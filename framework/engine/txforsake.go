@@ -7,17 +7,8 @@ import "nicd/framework"
 // finished in software; its headers lie in one of the engine's buffers, with
 // room in front. Another packet is dropped. The task is halted.
 func (q *txQueue) forsake(lost framework.Features) {
-	needs := framework.PacketFlags(0)
-	if lost&framework.TxChecksum != 0 {
-		needs |= framework.ChecksumPartial
-	}
-	if lost&(framework.TSO4|framework.TSO6) != 0 {
-		needs |= framework.Segment
-	}
-	if lost&framework.VLANInsert != 0 {
-		needs |= framework.VLANTag
-	}
-	if needs == 0 || q.stage.empty() {
+	const used = framework.TxChecksum | framework.TSO4 | framework.TSO6 | framework.USO | framework.VLANInsert
+	if lost&used == 0 || q.stage.empty() {
 		return
 	}
 	old := q.stage
@@ -29,15 +20,28 @@ func (q *txQueue) forsake(lost framework.Features) {
 			what = old.parts[i]
 			q.draft.bufs = append(q.draft.bufs[:0], old.of(i)...)
 		}
-		q.adapt(what, needs)
+		q.adapt(what, asked(&q.draft.packet, lost))
 	}
 	q.settle()
 }
 
-// adapt appends the draft to the stage without the flags of needs, or drops it.
-func (q *txQueue) adapt(what part, needs framework.PacketFlags) {
+// asked are the flags by which p asks the device for one of features.
+func asked(p *framework.Packet, features framework.Features) (flags framework.PacketFlags) {
+	if features.Has(framework.TxChecksum) {
+		flags |= framework.ChecksumPartial
+	}
+	if features.Has(framework.VLANInsert) {
+		flags |= framework.VLANTag
+	}
+	if features&segmentedBy(p) != 0 {
+		flags |= framework.Segment
+	}
+	return flags & p.Flags
+}
+
+// adapt appends the draft to the stage without flags, or drops it.
+func (q *txQueue) adapt(what part, flags framework.PacketFlags) {
 	d := &q.draft
-	flags := d.packet.Flags & needs
 	switch {
 	case flags == 0:
 	case what == all:

@@ -85,7 +85,7 @@ const (
 	pad                      // to the minimum length
 	split                    // fragments longer than a descriptor carries
 	flatten                  // too many fragments
-	seed                     // checksum field without length, for the device's TSO
+	seed                     // checksum field without length, for a device that cuts
 	unmark                   // one segment only: no segmentation
 
 	nothing work = 0
@@ -185,11 +185,9 @@ func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, long
 
 // checkSegment says how a packet with Segment is cut.
 func (r *txRules) checkSegment(p *framework.Packet) (work, framework.DropReason) {
-	const shortest = 14 + 20 + 20
-	start := uint32(p.ChecksumStart)
-	if p.SegmentSize == 0 || p.HeaderLen < shortest || p.HeaderLen > longestHeaders || uint32(p.HeaderLen) > p.Len ||
-		p.Flags&framework.ChecksumPartial == 0 || p.Flags&(framework.IPv4|framework.IPv6) == 0 ||
-		p.ChecksumOffset != tcpChecksumOffset || start+20 > uint32(p.HeaderLen) {
+	feature := segmentedBy(p)
+	if feature == 0 || p.SegmentSize == 0 || p.HeaderLen > longestHeaders || uint32(p.HeaderLen) > p.Len ||
+		p.Flags&framework.ChecksumPartial == 0 || !headersFit(p, feature) {
 		return 0, framework.DropTxMalformed
 	}
 	if uint32(p.HeaderLen)+uint32(p.SegmentSize) > r.maxLen {
@@ -198,14 +196,46 @@ func (r *txRules) checkSegment(p *framework.Packet) (work, framework.DropReason)
 	if p.Len-uint32(p.HeaderLen) <= uint32(p.SegmentSize) {
 		return unmark, framework.NoDrop
 	}
-	feature := framework.TSO4
-	if p.Flags&framework.IPv6 != 0 {
-		feature = framework.TSO6
-	}
 	if !r.features.Has(feature) || p.Len > r.maxTSOLen {
 		return cut, framework.NoDrop
 	}
 	return seed, framework.NoDrop
+}
+
+// segmentedBy is the feature by which a device cuts p, 0 if nobody can cut it: it
+// is neither TCP nor UDP over IP.
+func segmentedBy(p *framework.Packet) framework.Features {
+	switch {
+	case p.Flags&(framework.IPv4|framework.IPv6) == 0:
+		return 0
+	case p.ChecksumOffset == udpChecksumOffset && p.Flags&framework.TCP == 0:
+		return framework.USO
+	case p.ChecksumOffset != tcpChecksumOffset || p.Flags&framework.UDP != 0:
+		return 0
+	case p.Flags&framework.IPv6 != 0:
+		return framework.TSO6
+	}
+	return framework.TSO4
+}
+
+// Lengths of headers without options.
+const (
+	ipLen  = 20
+	tcpLen = 20
+	udpLen = 8 // always
+)
+
+// headersFit tells whether the headers of a packet to be cut end where those of its
+// protocol can.
+func headersFit(p *framework.Packet, feature framework.Features) bool {
+	start, end := uint32(p.ChecksumStart), uint32(p.HeaderLen)
+	if start < shortestFrame+ipLen {
+		return false
+	}
+	if feature == framework.USO {
+		return end == start+udpLen
+	}
+	return end >= start+tcpLen
 }
 
 // headerLen is how many bytes of headers a packet with an offload has, its checksum
@@ -215,9 +245,9 @@ func headerLen(p *framework.Packet) uint32 {
 	if p.HeaderLen != 0 {
 		return min(max(uint32(p.HeaderLen), field), p.Len)
 	}
-	n := uint32(p.ChecksumStart) + 20
+	n := uint32(p.ChecksumStart) + tcpLen
 	if p.ChecksumOffset == udpChecksumOffset {
-		n = uint32(p.ChecksumStart) + 8
+		n = uint32(p.ChecksumStart) + udpLen
 	}
 	return min(max(n, field), p.Len)
 }

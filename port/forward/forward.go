@@ -135,10 +135,10 @@ func (p *Port) LinkChanged(l framework.Link) {
 }
 
 // Needs implements framework.Port. The frames of all stations have to come in,
-// and what was coalesced has to come apart again.
+// and what was coalesced has to come apart again; nobody coalesces UDP.
 func (p *Port) Needs() framework.PortNeeds {
 	return framework.PortNeeds{
-		Name: "forward", Accepts: framework.AllFeatures &^ framework.VLANFilter,
+		Name: "forward", Accepts: framework.AllFeatures &^ (framework.VLANFilter | framework.USO),
 		ExactSegments: true, Promiscuous: true, AllMulticast: true,
 	}
 }

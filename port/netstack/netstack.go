@@ -149,9 +149,9 @@ func (p *Port) TxReady(queue int) { p.link.flush(queue) }
 func (p *Port) LinkChanged(framework.Link) {}
 
 // Needs implements framework.Port. An IPv6 address is found by multicast (RFC 4861
-// section 7.2.1).
+// section 7.2.1). The stack sends no UDP packet that would have to be cut.
 func (p *Port) Needs() framework.PortNeeds {
-	needs := framework.PortNeeds{Name: "netstack", Accepts: framework.AllFeatures &^ framework.VLANStrip}
+	needs := framework.PortNeeds{Name: "netstack", Accepts: framework.AllFeatures &^ (framework.VLANStrip | framework.USO)}
 	for _, prefix := range p.options.Addresses {
 		needs.AllMulticast = needs.AllMulticast || prefix.Addr().Is6()
 	}

@@ -252,7 +252,7 @@ func (p *Port) LinkChanged(l framework.Link) {
 // Needs implements framework.Port. The kernel joins multicast groups (IPv6 needs
 // some for its addresses), so all multicast has to come in.
 func (p *Port) Needs() framework.PortNeeds {
-	return framework.PortNeeds{Name: "tap", Accepts: framework.AllFeatures, AllMulticast: true}
+	return framework.PortNeeds{Name: "tap", Accepts: framework.AllFeatures &^ framework.USO, AllMulticast: true}
 }
 
 // broke reports that the Linux interface does not work any more.
