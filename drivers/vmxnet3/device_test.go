@@ -271,6 +271,37 @@ func TestMaskModes(t *testing.T) {
 	}
 }
 
+// TestTransmitWithoutInterrupt: a transmit queue without a vector raises no
+// interrupt, not on its partner's either, whatever kind there is and whoever masks;
+// its completions come all the same, and so do its partner's interrupts.
+func TestTransmitWithoutInterrupt(t *testing.T) {
+	for mode := range uint32(3) {
+		for _, kind := range []bus.InterruptKind{bus.MSIX, bus.MSI, bus.INTx} {
+			t.Run(fmt.Sprint(mode, kind), func(t *testing.T) {
+				n, _ := start(t, model.Options{Interrupt: mode << 2}, rig.NetOptions{Options: rig.Options{Kind: &kind, Config: func(c *framework.Config) {
+					c.RxQueues, c.TxQueues = 1, 1
+					clear(c.RSS.Indirection[:])
+					c.Interrupts.TxVector = []int{-1}
+				}}})
+				v := n.Config.Interrupts.Rx(0)
+				n.Events[v].Take() // what starting it may have caused
+				for range 20 {
+					n.Send(0, rig.Frame{To: rig.Peer, From: rig.MAC, Payload: 60}.Build(), 100, framework.Packet{Flags: framework.Completion})
+					n.Arrives()
+				}
+				early := n.Events[v].Take()
+				// Interrupts come in order: this one after any of a completion.
+				n.Inject(rig.Frame{Payload: 60}.Build())
+				fired, err := n.Events[v].Wait(n.Context)
+				if c := n.Device.Interrupt(v); err != nil || early+fired != 1 || c.Rx&1 == 0 {
+					t.Errorf("%d interrupts after 20 packets sent and one received, about %+v (%v)", early+fired, c, err)
+				}
+				n.Receive(1)
+			})
+		}
+	}
+}
+
 // TestInterruptChoice: the device may want a lesser kind.
 func TestInterruptChoice(t *testing.T) {
 	for kind, want := range map[uint32]bus.InterruptKind{0: bus.MSIX, 1: bus.INTx, 2: bus.MSI, 3: bus.MSIX} {

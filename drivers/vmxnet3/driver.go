@@ -115,10 +115,14 @@ func (d *device) currentMode() string {
 	return ""
 }
 
+// offered is what the device does for packets.
+const offered = framework.RxChecksum | framework.TxChecksum | framework.TSO4 | framework.TSO6 | framework.LRO |
+	framework.VLANStrip | framework.VLANInsert | framework.VLANFilter | framework.RSSHash
+
 // Info describes the device.
 func (d *device) Info() framework.Info {
 	rule := framework.RingRule{Min: ringMultiple, Max: maxRing, Multiple: ringMultiple, Default: defaultRing}
-	features := framework.AllFeatures &^ framework.USO
+	features := offered
 	if d.mode == modePassthrough {
 		features &^= framework.LRO
 	}

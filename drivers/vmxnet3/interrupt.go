@@ -7,6 +7,19 @@ import (
 	"nicd/framework"
 )
 
+// muteVector is the vector of what is not to interrupt: the one after those that
+// are used. It stays masked. (A completion always wants an interrupt, and without
+// completions nobody knows what was sent.)
+func muteVector(p *framework.VectorPlan) int { return p.Vectors }
+
+// txVector is where the device signals that it has completed what a queue sent.
+func txVector(p *framework.VectorPlan, queue int) int {
+	if !p.TxInterrupts(queue) {
+		return muteVector(p)
+	}
+	return p.Tx(queue)
+}
+
 // Interrupt acknowledges. Only INTx has to ask the device.
 func (d *device) Interrupt(v int) framework.Cause {
 	r := d.run

@@ -84,8 +84,8 @@ const (
 
 // Limits.
 const (
-	maxQueues       = 8 // of each kind, up to revision 5
-	maxVectors      = 25
+	maxQueues       = 8  // of each kind, up to revision 5
+	maxVectors      = 24 // of 25: one is for what is not to interrupt
 	ringMultiple    = 32
 	maxRing         = 4096
 	ringAlign       = 512

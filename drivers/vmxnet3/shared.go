@@ -180,10 +180,9 @@ func (s *sharedMemory) fill(cfg *framework.Config, mask maskMode) {
 	if mask == maskAuto {
 		d.put8(dsAutoMask, 1)
 	}
-	vectors := max(plan.Vectors, 1) // a device that is polled names one, and keeps it off
-	d.put8(dsVectors, uint8(vectors))
+	d.put8(dsVectors, uint8(plan.Vectors+1))
 	d.put8(dsEventVector, uint8(max(plan.AdminVector, 0)))
-	for v := range vectors {
+	for v := range plan.Vectors {
 		d.put8(dsModeration+v, moderationLevel(plan.Moderation))
 	}
 	d.put32(dsIntrControl, intrDisable)

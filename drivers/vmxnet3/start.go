@@ -37,8 +37,8 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 // brought back the permanent address.
 func (d *device) settle() {
 	r := d.run
-	for v := range r.vectors {
-		d.regs.pt.Write32(regIMR+regStride*uint32(v), 1)
+	for v := range uint32(muteVector(&r.cfg.Interrupts)) + 1 {
+		d.regs.pt.Write32(regIMR+regStride*v, 1)
 	}
 	d.regs.setMAC(r.cfg.MAC)
 	if d.revision >= 4 && r.cfg.Features.Has(framework.RSSHash) {
@@ -187,7 +187,7 @@ func (d *device) newTxQueue(r *run, index int) (*txQueue, error) {
 	desc.put32(qdSize, uint32(n))
 	desc.put32(qdCompSize, uint32(n))
 	desc.put16(qdDataDescSize, dataDescSize)
-	desc.put8(qdVector, uint8(r.cfg.Interrupts.Tx(index)))
+	desc.put8(qdVector, uint8(txVector(&r.cfg.Interrupts, index)))
 	return q, nil
 }
 
