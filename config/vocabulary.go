@@ -17,7 +17,7 @@ type Vocabulary struct {
 	Drivers []string
 	// Models are the device models; nil is KnownModels.
 	Models []Model
-	// QEMUModels are the models that a device "qemu" block can name; nil is
+	// QEMUModels are the models that devices on a bus "qemu" can be; nil is
 	// KnownQEMUModels.
 	QEMUModels []string
 }
@@ -35,7 +35,7 @@ type Model struct {
 
 // KnownModels are the models that exist, without variations.
 func KnownModels() []Model {
-	return []Model{{Name: "vmxnet3", Revisions: 4}, {Name: "82540EM"}, {Name: "82574L"}}
+	return []Model{{Name: "vmxnet3", Revisions: 4}, {Name: "82540EM"}, {Name: "82545EM"}, {Name: "82544GC"}, {Name: "82574L"}}
 }
 
 // KnownQEMUModels are the models of QEMU that there are drivers for.

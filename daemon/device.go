@@ -14,28 +14,25 @@ import (
 
 // Vocabulary is what a config for this program can name.
 func Vocabulary(bundled []string) config.Vocabulary {
-	return config.Vocabulary{Drivers: bundled, Models: []config.Model{
-		{Name: "vmxnet3", Revisions: vmxnet3.MaxRevision, Variation: vmxnet3.Variations{}},
-		{Name: "82540EM", Variation: e1000.Variation{}},
-		{Name: "82574L", Variation: e1000.Variation{}},
-	}, QEMUModels: qemu.Models()}
+	models := []config.Model{{Name: "vmxnet3", Revisions: vmxnet3.MaxRevision, Variation: vmxnet3.Variations{}}}
+	for _, k := range e1000.Kinds() {
+		models = append(models, config.Model{Name: k.String(), Variation: e1000.Variation{}})
+	}
+	return config.Vocabulary{Drivers: bundled, Models: models, QEMUModels: qemu.Models()}
 }
 
 // newModel makes the device model that a config describes.
 func newModel(c *config.SimDevice) (sim.Model, error) {
-	switch c.Model {
-	case "vmxnet3":
+	if c.Model == "vmxnet3" {
 		variation, _ := valueOf(c.Variation).(vmxnet3.Variations)
 		return vmxnet3.New(vmxnet3.Options{MAC: c.MAC, Revision: c.Revision, Variations: variation}), nil
-	case "82540EM", "82574L":
-		kind := e1000.I82540EM
-		if c.Model == "82574L" {
-			kind = e1000.I82574L
-		}
-		variation, _ := valueOf(c.Variation).(e1000.Variation)
-		return e1000.New(e1000.Options{Kind: kind, MAC: c.MAC, Variation: variation}), nil
 	}
-	return nil, fmt.Errorf("there is no model of %q", c.Model)
+	kind, err := e1000.KindOf(c.Model)
+	if err != nil {
+		return nil, fmt.Errorf("there is no model of %q", c.Model)
+	}
+	variation, _ := valueOf(c.Variation).(e1000.Variation)
+	return e1000.New(e1000.Options{Kind: kind, MAC: c.MAC, Variation: variation}), nil
 }
 
 // valueOf follows a pointer, if v is one.
@@ -65,8 +62,6 @@ func deviceText(c *config.Device, info bus.Info) string {
 	switch {
 	case c.Sim != nil:
 		return fmt.Sprintf("%s %s", info.Address, c.Sim.Model)
-	case c.QEMU != nil:
-		return fmt.Sprintf("%s %s", info.Address, c.QEMU.Model)
 	case c.VFIO != nil:
 		return "vfio:" + c.VFIO.Address
 	case c.VFIOUser != nil:

@@ -52,9 +52,11 @@ var differences = []difference{
 	{"82574L: EIAC and IMS", "82574L", eiacMasks, "not masked", "masked", func(o *e1000model.Options) { o.Variation.EIACMasks = true }, nil},
 	{"82540EM: frames of 20 bytes with TCTL.PSP", "82540EM", shortFrame, "60 bytes", "20 bytes", nil, nil},
 	{"82540EM: null receive buffers", "82540EM", nullBuffer, "passed over with DD", "passed over with DD", nil, nil},
-	{"82540EM: unicast and the multicast table", "82540EM", hashedUnicast, "dropped", "received", nil, nil},
-	{"82574L: unicast and the multicast table", "82574L", hashedUnicast, "dropped", "received", nil, nil},
-	{"82540EM: TSO of full segments only", "82540EM", fullSegments, "2 segments", "2 segments and an empty one", nil, nil},
+	{"82540EM: unicast and the multicast table", "82540EM", hashedUnicast, "dropped", "received", func(o *e1000model.Options) { o.Variation.HashesUnicast = true }, nil},
+	{"82574L: unicast and the multicast table", "82574L", hashedUnicast, "dropped", "received", func(o *e1000model.Options) { o.Variation.HashesUnicast = true }, nil},
+	{"82540EM: TSO of full segments only", "82540EM", fullSegments, "2 segments", "2 segments and an empty one", func(o *e1000model.Options) { o.Variation.EmptyTSOTail = true }, nil},
+	{"82544GC: ITR", "82544GC", registerAfter(0xC4, 0x190), "0x0", "0x190", nil, nil},
+	{"82544GC: odd words of the multicast table", "82544GC", oddWord, "spill into even ones", "stand alone", nil, nil},
 	{"82574L: TSO", "82574L", tsoCut, "segments", "IP fragments", nil, nil},
 	{"vmxnet3: revisions", "vmxnet3", vmxRegister(0), "0xf", "0x1", nil, func(o *vmxnet3model.Options) { o.Revision = 1 }},
 	{"vmxnet3: link speed", "vmxnet3", vmxSpeed, "10000", "1000", nil, func(o *vmxnet3model.Options) { o.SpeedMbps = 1000 }},
@@ -132,10 +134,11 @@ func simBench(t *testing.T, d *difference, knob bool) *bench {
 		}
 		model = vmxnet3model.New(o)
 	} else {
-		o := e1000model.Options{MAC: rig.MAC}
-		if d.model == "82574L" {
-			o.Kind = e1000model.I82574L
+		kind, err := e1000model.KindOf(d.model)
+		if err != nil {
+			t.Fatal(err)
 		}
+		o := e1000model.Options{Kind: kind, MAC: rig.MAC}
 		if knob {
 			d.e1000(&o)
 		}
@@ -219,6 +222,27 @@ func registers(offsets ...uint32) func(*testing.T, *bench) string {
 		}
 		return strings.Join(all, ", ")
 	}
+}
+
+// registerAfter is what a register reads after a value was written to it.
+func registerAfter(offset, value uint32) func(*testing.T, *bench) string {
+	return func(t *testing.T, b *bench) string {
+		r := b.raw(t).region(t, bus.BAR0)
+		r.Write32(offset, value)
+		return fmt.Sprintf("%#x", r.Read32(offset))
+	}
+}
+
+// oddWord writes words 0 and 1 of the multicast table.
+func oddWord(t *testing.T, b *bench) string {
+	const mta = 0x5200
+	r := b.raw(t).region(t, bus.BAR0)
+	r.Write32(mta, 1)
+	r.Write32(mta+4, 2)
+	if r.Read32(mta) == 1 {
+		return "stand alone"
+	}
+	return "spill into even ones"
 }
 
 func resetKeeps(t *testing.T, b *bench) string {

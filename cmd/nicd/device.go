@@ -25,7 +25,7 @@ func deviceCommand() *cobra.Command {
 		Long: `Serve device models over vfio-user, to QEMU's vfio-user-pci, to cloud-hypervisor,
 to a device "vfio-user" of another nicd or to any other client.
 
-Models are vmxnet3, 82540EM (or e1000) and 82574L (or e1000e). All devices of one
+Models are vmxnet3, 82540EM (or e1000), 82545EM, 82544GC and 82574L (or e1000e). All devices of one
 command are ends of one wire; --tap adds a Linux interface of that name to it.
 Each socket takes one client at a time, with permission for this user alone.
 

@@ -11,6 +11,7 @@ type chip struct {
 	msix     bool // and with it IVAR, EIAC and EITR
 	extended bool // receive descriptors, and RFCTL to ask for them
 	express  bool // PCI Express: quirks of its own, no I/O reset
+	reloads  bool // a reset reloads the EEPROM only when told (FreeBSD e1000_82543.c)
 	eerdDone uint32
 	eerdAddr int // shift of the address in regEERD
 	// longest is the most bytes that one transmit descriptor takes.
@@ -22,7 +23,7 @@ const vendorIntel = 0x8086
 var chips = []chip{
 	{id: 0x100E, name: "82540EM", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
 	{id: 0x100F, name: "82545EM", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
-	{id: 0x100C, name: "82544GC", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
+	{id: 0x100C, name: "82544GC", queues: 1, reloads: true, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
 	{id: 0x10D3, name: "82574L", queues: 2, msix: true, extended: true, express: true,
 		eerdDone: 1 << 1, eerdAddr: 2, longest: 8192},
 }

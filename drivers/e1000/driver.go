@@ -100,6 +100,9 @@ func (d *device) restart(ctx context.Context) error {
 	if err := d.quiet(ctx); err != nil {
 		return err
 	}
+	if d.chip.reloads {
+		d.set(regCTRLEXT, ctrlExtReload)
+	}
 	time.Sleep(nvmReload)
 	return nil
 }

@@ -31,10 +31,7 @@ func (d *device) applyFilters() {
 			d.writeRAR(i+1, framework.MAC{}, false)
 		}
 	}
-	table := multicastTable(cfg.Filters.Multicast)
-	for i, w := range table {
-		d.write(regMTA+4*uint32(i), w)
-	}
+	d.writeTable(regMTA, multicastTable(cfg.Filters.Multicast))
 	rctl := d.run.rctl &^ (rctlUPE | rctlMPE | rctlVFE)
 	if cfg.Filters.Promiscuous {
 		rctl |= rctlUPE | rctlMPE
@@ -44,9 +41,7 @@ func (d *device) applyFilters() {
 	}
 	if vlans := cfg.Filters.VLANs; vlans != nil && cfg.Features.Has(framework.VLANFilter) && !cfg.Filters.Promiscuous {
 		rctl |= rctlVFE
-		for i := range tableWords {
-			d.write(regVFTA+4*uint32(i), uint32(vlans[i/2]>>(i%2*32)))
-		}
+		d.writeTable(regVFTA, vlanTable(vlans))
 	}
 	// Writing it stops receive for a second in some emulations (QEMU's e1000).
 	if rctl != d.read(regRCTL) {
@@ -64,8 +59,26 @@ func (d *device) writeRAR(entry int, mac framework.MAC, valid bool) {
 	d.write(regRAH+at, high)
 }
 
+// filterTable is the bits of the multicast or of the VLAN table.
+type filterTable [tableWords]uint32
+
+// writeTable writes a table from its end: what an 82544 writes to an odd word also
+// lands in the even one before it (Linux e1000_set_rx_mode).
+func (d *device) writeTable(reg uint32, t filterTable) {
+	for i := len(t) - 1; i >= 0; i-- {
+		d.write(reg+4*uint32(i), t[i])
+	}
+}
+
+func vlanTable(vlans *[4096 / 64]uint64) (table filterTable) {
+	for i := range table {
+		table[i] = uint32(vlans[i/2] >> (i % 2 * 32))
+	}
+	return table
+}
+
 // multicastTable hashes addresses by the twelve bits that RCTL.MO = 0 takes.
-func multicastTable(macs []framework.MAC) (table [tableWords]uint32) {
+func multicastTable(macs []framework.MAC) (table filterTable) {
 	for _, m := range macs {
 		hash := (uint32(m[5])<<8 | uint32(m[4])) >> 4 & 0xFFF
 		table[hash>>5] |= 1 << (hash & 31)

@@ -77,6 +77,7 @@ const (
 
 // Bits of regCTRLEXT.
 const (
+	ctrlExtReload       = 1 << 13 // EE_RST
 	ctrlExtAutoMask     = 1 << 24 // EIAME: an MSI-X vector that fires masks what is in IAM
 	ctrlExtDriverLoaded = 1 << 28
 	ctrlExtTimersClear  = 1 << 29 // INT_TIMERS_CLEAR_ENA
@@ -95,10 +96,9 @@ const (
 	intOther     = 1 << 24
 	intAll       = 1<<32 - 1
 
-	intRx      = intRxLow | intRxOverrun | intRxTimer
-	intTx      = intTxWritten
-	intQueues  = 3*intRxQueue | 3*intTxQueue
-	intUnnamed = intRx | intTx | intLink // what an interrupt without MSI-X is for
+	intRx     = intRxLow | intRxOverrun | intRxTimer
+	intTx     = intTxWritten
+	intQueues = 3*intRxQueue | 3*intTxQueue
 )
 
 // Fields of regIVAR: a vector and a valid bit each.

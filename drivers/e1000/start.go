@@ -30,7 +30,7 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 	if err := check(&cfg.Settings); err != nil {
 		return framework.Queues{}, err
 	}
-	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues), totals: make([]uint64, len(counters))}
+	r := &run{cfg: cfg, vectors: newVectors(&cfg), totals: make([]uint64, len(counters))}
 	size, err := bufferSize(cfg.Buffers.Size)
 	if err != nil {
 		return framework.Queues{}, err
@@ -323,7 +323,9 @@ func (d *device) route(plan *framework.VectorPlan) {
 		ivar |= (uint32(plan.Rx(q)) | ivarValid) << (ivarRx + 4*q)
 	}
 	for q := range r.tx {
-		ivar |= (uint32(plan.Tx(q)) | ivarValid) << (ivarTx + 4*q)
+		if plan.TxInterrupts(q) {
+			ivar |= (uint32(plan.Tx(q)) | ivarValid) << (ivarTx + 4*q)
+		}
 	}
 	d.write(regIVAR, ivar)
 	d.write(regEIAC, intQueues)

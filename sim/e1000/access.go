@@ -136,7 +136,9 @@ func (m *Model) write(offset, value uint32, io bool) {
 	case regEECD:
 		m.writeEECD(value)
 	case regEERD:
-		m.regs[regEERD/4] = m.nvm.eerd(m.opt.Kind, value)
+		if !m.opt.Variation.NoEERD {
+			m.regs[regEERD/4] = m.nvm.eerd(m.opt.Kind, value)
+		}
 	case regCTRLEXT:
 		m.writeCTRLEXT(value)
 	case regMDIC:
@@ -156,6 +158,9 @@ func (m *Model) writeConfig(offset, value uint32) {
 	m.lockAll()
 	defer m.unlockAll()
 	m.regs[offset/4] = value
+	if m.opt.Kind.spillsOddWords() && offset&4 != 0 && isTable(offset) {
+		m.regs[offset/4-1] = value
+	}
 	if offset >= regRSSRK && offset < regRSSRK+rssKeyLen {
 		m.rx.rss.dirty = true
 	}
@@ -173,9 +178,14 @@ func (m *Model) writeConfig(offset, value uint32) {
 	m.host.Wake()
 }
 
-// absent tells which registers of the 82574L an 82540EM lacks: they read zero.
+// isTable tells whether a register is a word of the multicast or the VLAN table.
+func isTable(offset uint32) bool {
+	return offset >= regMTA && offset < regMTA+4*mtaWords || offset >= regVFTA && offset < regVFTA+4*vftaWords
+}
+
+// absent tells which registers of the 82574L an 8254x lacks: they read zero.
 func (m *Model) absent(offset uint32) bool {
-	if m.opt.Kind == I82574L {
+	if m.opt.Kind.is574() {
 		return false
 	}
 	switch {
@@ -203,7 +213,7 @@ func (m *Model) writeCTRLEXT(value uint32) {
 
 func (m *Model) readEECD() uint32 {
 	v := m.regs[regEECD/4]&(eecdSK|eecdCS|eecdDI|eecdRequest) | eecdPresent
-	if m.opt.Kind == I82574L {
+	if m.opt.Kind.is574() {
 		v |= eecdAutoRD
 	}
 	if v&eecdRequest != 0 {
@@ -217,7 +227,7 @@ func (m *Model) readEECD() uint32 {
 
 func (m *Model) writeEECD(value uint32) {
 	m.regs[regEECD/4] = value
-	if m.opt.Kind == I82540EM {
+	if !m.opt.Kind.is574() {
 		m.nvm.wire.drive(&m.nvm, value)
 	}
 }

@@ -106,10 +106,7 @@ func (n *nic) phyWrite(reg uint32, v uint16) { n.mdic(reg, 1, uint32(v)) }
 
 func TestPHY(t *testing.T) {
 	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
-		id2 := uint16(0x0C20)
-		if n.ext {
-			id2 = 0x0CB1
-		}
+		id2 := map[Kind]uint16{I82540EM: 0x0C20, I82545EM: 0x0C20, I82544GC: 0x0C30, I82574L: 0x0CB1}[n.m.opt.Kind]
 		if n.phyRead(2) != 0x141 || n.phyRead(3) != id2 {
 			t.Errorf("PHY id %#x %#x", n.phyRead(2), n.phyRead(3))
 		}
@@ -136,7 +133,7 @@ func TestPHY(t *testing.T) {
 func TestLink(t *testing.T) {
 	const lu, lsc = 2, 4
 	clock := &sim.ManualClock{}
-	for _, k := range []Kind{I82540EM, I82574L} {
+	for _, k := range Kinds() {
 		wire := sim.NewWire(sim.WireOptions{Clock: clock})
 		n := newNIC(t, wire, clock, Options{Kind: k, Autonegotiation: time.Second})
 		sim.NewTester(wire, sim.Wants{})
@@ -218,6 +215,12 @@ func TestResetClearsTheMAC(t *testing.T) {
 			if v := n.r(r); v != 0 {
 				t.Errorf("register %#x is %#x after a reset", r, v)
 			}
+		}
+		if n.m.opt.Kind == I82544GC {
+			if n.r(0x5400)|n.r(0x5404) != 0 {
+				t.Error("an 82544GC has its address without CTRL_EXT.EE_RST")
+			}
+			n.set(0x18, 1<<13)
 		}
 		if v := n.r(0x5400); v != binary.LittleEndian.Uint32(n.m.opt.MAC[:4]) {
 			t.Errorf("RAL0 %#x after a reset", v)

@@ -1,7 +1,8 @@
-// Package e1000 models two Intel gigabit controllers at register level: the
-// 82540EM (8086:100E, PCI, one interrupt pin, legacy receive descriptors) and
-// the 82574L (8086:10D3, PCI Express, MSI-X, two receive and two transmit queues,
-// extended and packet split receive descriptors, RSS).
+// Package e1000 models Intel gigabit controllers at register level: the 82540EM
+// (8086:100E, PCI, one interrupt pin, legacy receive descriptors), with its
+// relatives 82545EM (8086:100F) and 82544GC (8086:100C, which can't throttle
+// interrupts), and the 82574L (8086:10D3, PCI Express, MSI-X, two receive and two
+// transmit queues, extended and packet split receive descriptors, RSS).
 //
 // What lives here is what the chips do, from the PCI/PCI-X Family of Gigabit
 // Ethernet Controllers Software Developer's Manual ("8254x SDM") and the 82574

@@ -20,7 +20,7 @@ const (
 	nvmSum = 0xBABA
 )
 
-// eeprom is the NVM and the pins by which an 82540EM's driver can clock a
+// eeprom is the NVM and the pins by which an 8254x's driver can clock a
 // microwire part, bit by bit. Guarded by the model's control lock.
 type eeprom struct {
 	words [eepromWords]uint16
@@ -40,7 +40,7 @@ func (e *eeprom) init(o Options) {
 	e.words[nvmDevice] = o.Kind.identity().Device
 	e.words[nvmVendor] = vendorIntel
 	e.words[nvmInit2] = 0xB040
-	if o.Kind == I82574L {
+	if o.Kind.is574() {
 		e.words[nvmPCIeCtrl] = uint16(o.vectors()-1) << nvmVectorsPos
 	}
 	e.words[nvmChecksum] = e.checksum()
@@ -67,7 +67,7 @@ func (e *eeprom) read(word uint32) uint16 {
 // where the address and the done bit are.
 func (e *eeprom) eerd(kind Kind, value uint32) uint32 {
 	shift, mask, done := uint32(eerdAddrShift540), uint32(eerdAddrMask540), uint32(eerdDone540)
-	if kind == I82574L {
+	if kind.is574() {
 		shift, mask, done = eerdAddrShift574, eerdAddrMask574, eerdDone574
 	}
 	if value&eerdStart == 0 {

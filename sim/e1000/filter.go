@@ -10,6 +10,8 @@ import (
 type filter struct {
 	unicastAll, multicastAll, broadcast bool
 
+	unicastHash bool // Variation.HashesUnicast
+
 	vlan, cfi, cfiValue bool // VFE, CFIEN, CFI
 	vet                 uint16
 	addresses           int // entries in use
@@ -32,6 +34,7 @@ func (f *filter) update(m *Model) {
 	f.mtaShift = multicastShift[rctl>>rctlMOShift&3]
 	f.mta = m.regs[regMTA/4 : regMTA/4+mtaWords]
 	f.vfta = m.regs[regVFTA/4 : regVFTA/4+vftaWords]
+	f.unicastHash = m.opt.Variation.HashesUnicast
 	f.addresses = 0
 	for i := range rarEntries {
 		low, high := m.regs[regRAL/4+2*i], m.regs[regRAL/4+2*i+1]
@@ -60,7 +63,7 @@ func (f *filter) match(h []byte) (pass, inexact bool) {
 	}
 	switch {
 	case h[0]&1 == 0:
-		return f.unicastAll, true
+		return f.unicastAll || f.unicastHash && f.hashed(h), true
 	case isBroadcast(h):
 		// Broadcast also passes as the multicast that it is.
 		return f.broadcast || f.multicastAll, false

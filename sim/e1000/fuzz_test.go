@@ -31,8 +31,8 @@ func FuzzDevice(f *testing.F) {
 		wire := sim.NewWire(sim.WireOptions{Clock: clock})
 		defer wire.Close()
 		o := Options{}
-		if len(in) > 0 && in[0]&1 != 0 {
-			o.Kind = I82574L
+		if len(in) > 0 {
+			o.Kind = []Kind{I82540EM, I82574L, I82544GC, I82545EM}[in[0]&3]
 		}
 		n := newNIC(t, wire, clock, o)
 		peer := sim.NewTester(wire, sim.Wants{})

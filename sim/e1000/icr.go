@@ -24,16 +24,20 @@ func (q *interrupts) register(offset uint32) *uint32 {
 	switch offset {
 	case regIMS:
 		return &q.ims
-	case regITR:
-		return &q.itr
 	case regRDTR:
 		return &q.delays.rdtr
-	case regRADV:
-		return &q.delays.radv
 	case regTIDV:
 		return &q.delays.tidv
-	case regTADV:
-		return &q.delays.tadv
+	}
+	if q.model.opt.Kind.throttles() {
+		switch offset {
+		case regITR:
+			return &q.itr
+		case regRADV:
+			return &q.delays.radv
+		case regTADV:
+			return &q.delays.tadv
+		}
 	}
 	if !q.is574() {
 		return nil
@@ -108,7 +112,7 @@ func (q *interrupts) implemented() uint32 {
 	return causes540
 }
 
-// readICR returns ICR and acknowledges as the chip does. The 82540EM clears all
+// readICR returns ICR and acknowledges as the chip does. An 8254x clears all
 // (8254x SDM 13.4.17), and so does the 82574L without MSI-X (82574 datasheet
 // 7.4.3). With MSI-X it clears all if nothing is enabled or the interrupt is
 // asserted; otherwise the read has no side effect (10.2.4.1; Linux e1000e relies

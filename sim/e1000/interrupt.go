@@ -48,7 +48,7 @@ func (q *interrupts) reset() {
 }
 
 // is574 tells which chip's rules hold.
-func (q *interrupts) is574() bool { return q.model.opt.Kind == I82574L }
+func (q *interrupts) is574() bool { return q.model.opt.Kind.is574() }
 
 // raise sets causes in ICR at once.
 func (q *interrupts) raise(causes uint32) {

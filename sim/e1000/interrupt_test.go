@@ -110,7 +110,7 @@ func TestReceiveInterruptsOncePerBatch(t *testing.T) {
 }
 
 func TestReceiveDelayTimers(t *testing.T) {
-	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+	throttled(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
 		e := n.events(bus.INTx, 1)[0]
 		n.start(0)
 		n.r(0xC0)
@@ -151,7 +151,7 @@ func TestReceiveDelayTimers(t *testing.T) {
 }
 
 func TestTransmitDelayTimers(t *testing.T) {
-	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+	throttled(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
 		e := n.events(bus.INTx, 1)[0]
 		n.start(0)
 		n.r(0xC0)
@@ -185,7 +185,7 @@ func TestTransmitDelayTimers(t *testing.T) {
 }
 
 func TestTransmitCauses(t *testing.T) {
-	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+	throttled(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
 		n.start(0)
 		n.w(0x3828, 1<<24|2<<25) // LWTHRESH 16
 		frame := tcpip([6]byte{2}, flow{}, make([]byte, 100))
@@ -202,7 +202,7 @@ func TestTransmitCauses(t *testing.T) {
 }
 
 func TestThrottle(t *testing.T) {
-	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+	throttled(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
 		n.w(0xC4, 400) // 102.4 us
 		e := n.events(bus.INTx, 1)[0]
 		n.w(0xD0, 4)

@@ -48,7 +48,7 @@ func (m *Model) updateLinkLocked(signal bool) {
 // status is what STATUS reads. The control lock is held.
 func (m *Model) status() uint32 {
 	s := m.regs[regSTATUS/4] & statusPHYRA
-	if m.opt.Kind == I82574L && m.regs[regCTRL/4]&ctrlMasterDisable == 0 {
+	if m.opt.Kind.is574() && m.regs[regCTRL/4]&ctrlMasterDisable == 0 {
 		s |= statusGIOMasterEna
 	}
 	if m.tx.stalled.Load() {

@@ -26,9 +26,13 @@ func (t *transmitter) sendLiteral(q *txQueue) {
 	o := t.offloads(&l.packet)
 	f := sim.Frame{Parts: t.parts[l.packet.parts:], Len: l.packet.length}
 	mss, payload := int(o.context.mss), int(o.context.paylen)
-	total := (payload + mss - 1) / mss
+	full := (payload + mss - 1) / mss
+	total := full
+	if t.emptyTail(&o.context) {
+		total++
+	}
 	for n := 0; q.cut < total; n++ {
-		if n == passFrames || !t.sendSegment(q, &f, &o, q.cut, q.cut == total-1) {
+		if n == passFrames || !t.sendSegment(q, &f, &o, q.cut, q.cut >= full-1) {
 			t.contexts = l.unit.contexts // the descriptors are read again
 			t.done = t.done[:0]
 			return

@@ -84,6 +84,10 @@ func (m *Model) Reset() {
 	m.phy.held = false
 	m.phy.drop()
 	m.resetMAC()
+	m.lockAll()
+	m.loadAddress()
+	m.rx.update()
+	m.unlockAll()
 	m.negotiate()
 }
 
@@ -95,14 +99,16 @@ func (m *Model) resetMAC() {
 		m.regs[d.offset/4] = d.value
 	}
 	m.regs[regCTRL/4] = ctrlReset540
-	if m.opt.Kind == I82574L {
+	if m.opt.Kind.is574() {
 		m.regs[regCTRL/4] = ctrlReset574
 		m.regs[regSTATUS/4] = statusPHYRA
 		for q := range uint32(maxQueues) {
 			m.regs[(regTARC+q*queueStride)/4] = 3 | tarcEnable
 		}
 	}
-	m.loadAddress()
+	if !m.opt.Kind.forgetsAddress() {
+		m.loadAddress()
+	}
 	m.rx.reset()
 	m.tx.reset()
 	for q := range m.opt.Kind.queues() {

@@ -164,7 +164,7 @@ func (t *transmitter) segmented(q *txQueue, f *sim.Frame, o *offloads) bool {
 	slot := &t.headers[len(t.frames)]
 	head := slot[sim.VLANTagLen:][:c.hdrlen]
 	f.CopyTo(head, 0)
-	if !t.plainTSO(f, head, o) {
+	if !t.plainTSO(f, head, o) || t.emptyTail(c) {
 		f.Flags = 0
 		t.literal.wanted = true
 		return false
@@ -172,6 +172,11 @@ func (t *transmitter) segmented(q *txQueue, f *sim.Frame, o *offloads) bool {
 	t.replaceHead(f, slot, int(c.hdrlen), o)
 	t.frames = append(t.frames, *f)
 	return true
+}
+
+// emptyTail tells whether a segment without payload follows those of a packet.
+func (t *transmitter) emptyTail(c *txContext) bool {
+	return t.model.opt.Variation.EmptyTSOTail && c.paylen%uint32(c.mss) == 0
 }
 
 // plainTSO tells whether a context means what the headers say, so that anyone who

@@ -1,48 +1,6 @@
 package e1000
 
-import (
-	"time"
-
-	"nicd/bus"
-	"nicd/sim"
-)
-
-// Kind is which chip a model is.
-type Kind uint8
-
-// The chips.
-const (
-	I82540EM Kind = iota
-	I82574L
-)
-
-func (k Kind) String() string {
-	if k == I82574L {
-		return "82574L"
-	}
-	return "82540EM"
-}
-
-const (
-	vendorIntel      = 0x8086
-	device82540EM    = 0x100E
-	device82574L     = 0x10D3
-	subDevice82540EM = 0x001E
-	subDevice82574L  = 0xA01F
-
-	flashBAR  = bus.BAR1 // 82574L
-	ioBAR574  = bus.BAR2
-	ioBAR540  = bus.BAR1
-	msixBAR   = bus.BAR3
-	msixSize  = 16 << 10
-	msixPBA   = 0x2000
-	maxQueues = 2
-	// maxVectors is how many MSI-X vectors an 82574L can have: one for each
-	// queue of each direction and one for the other causes.
-	maxVectors = 5
-	// fewVectors is how many some boards' NVM gives it.
-	fewVectors = 3
-)
+import "time"
 
 // Options are a model's settings. The zero value is an 82540EM as its documents
 // have it.
@@ -97,6 +55,15 @@ type Variation struct {
 	SplitFCS bool
 	// IgnoreFLXBUF: RCTL.FLXBUF has no effect (VMware's 82574L, DPDK em_rxtx).
 	IgnoreFLXBUF bool
+	// HashesUnicast: unicast addresses are looked up in the multicast table as well
+	// (QEMU's e1000 and e1000e).
+	HashesUnicast bool
+	// EmptyTSOTail: a TSO packet whose payload is a multiple of the MSS ends with
+	// one more segment, which has no payload (QEMU's e1000).
+	EmptyTSOTail bool
+	// NoEERD: EERD never says that it is done. Linux and FreeBSD read the EEPROM of
+	// the 8254x by its pins only (e1000_82540.c, e1000_82543.c).
+	NoEERD bool
 	// DiscardRunts: frames of less than 60 bytes are discarded and counted in
 	// RUC, as on a real wire. Otherwise they are padded, because senders in
 	// software do not always pad, as a sending MAC would.
@@ -126,44 +93,4 @@ func (o Options) vectors() int {
 		return fewVectors
 	}
 	return maxVectors
-}
-
-// queues is how many queues there are in each direction.
-func (k Kind) queues() int {
-	if k == I82574L {
-		return maxQueues
-	}
-	return 1
-}
-
-func (k Kind) ioBAR() int {
-	if k == I82574L {
-		return ioBAR574
-	}
-	return ioBAR540
-}
-
-func (k Kind) identity() sim.Identity {
-	id := sim.Identity{
-		Vendor:          vendorIntel,
-		SubVendor:       vendorIntel,
-		Class:           sim.ClassEthernet,
-		Device:          device82540EM,
-		SubDevice:       subDevice82540EM,
-		Revision:        3,
-		PowerManagement: 0xDC,
-	}
-	id.BARs[bus.BAR0] = sim.BAR{Size: registerSpace}
-	if k == I82540EM {
-		id.BARs[ioBAR540] = sim.BAR{Size: 64, IO: true}
-		return id
-	}
-	id.Device, id.SubDevice, id.Revision = device82574L, subDevice82574L, 0
-	id.BARs[flashBAR] = sim.BAR{Size: 128 << 10}
-	id.BARs[ioBAR574] = sim.BAR{Size: 32, IO: true}
-	id.BARs[msixBAR] = sim.BAR{Size: msixSize}
-	id.PowerManagement, id.Express = 0xC8, 0xE0
-	id.MSI = sim.MSICapability{Offset: 0xD0, Vectors: 1}
-	id.MSIX = sim.MSIXCapability{Offset: 0xA0, Vectors: maxVectors, TableBAR: msixBAR, PBABAR: msixBAR, PBAOffset: msixPBA}
-	return id
 }

@@ -59,9 +59,10 @@ const (
 	phyIntLink     = 1 << 10
 	phyIntComplete = 1 << 11
 
-	phyMarvell   = 0x0141
-	phyIDM88E540 = 0x0C20 // M88E1000 in the 82540EM
-	phyIDBM574   = 0x0CB1 // in the 82574L
+	phyMarvell     = 0x0141
+	phyIDM88E1011  = 0x0C20 // in the 82540EM and the 82545EM
+	phyIDM88E1000I = 0x0C30 // in the 82544GC
+	phyIDBM574     = 0x0CB1 // in the 82574L
 
 	phySpecCtrlDefault = 0x0068
 	phyExtCtrlDefault  = 0x0D60
@@ -82,10 +83,7 @@ type phy struct {
 }
 
 func (p *phy) reset(kind Kind) {
-	p.id2 = phyIDM88E540
-	if kind == I82574L {
-		p.id2 = phyIDBM574
-	}
+	p.id2 = identities[kind].phy
 	p.regs = [phyRegisters]uint16{
 		phyControl:   phyCtrlDefault,
 		phyAdvertise: phyAdvertiseDefault,

@@ -26,7 +26,7 @@ type rss struct {
 func (r *rss) update(m *Model) {
 	mrqc := m.regs[regMRQC/4]
 	r.types = mrqc
-	r.on = m.opt.Kind == I82574L && mrqc&mrqcEnableMask == mrqcEnableRSS &&
+	r.on = m.opt.Kind.is574() && mrqc&mrqcEnableMask == mrqcEnableRSS &&
 		m.regs[regRXCSUM/4]&rxcsumPCSD != 0 && m.regs[regRFCTL/4]&rfctlEXTEN != 0
 	if !r.on {
 		return

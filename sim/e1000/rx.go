@@ -91,10 +91,15 @@ func (r *receiver) accept(f *sim.Frame, pause bool) bool {
 	}
 	r.classify(&x)
 	took, stored := r.store(&x, pause)
-	if took {
-		r.count(f.Len, x.head, stored)
+	if !took {
+		r.seen-- // it comes again
+		return false
 	}
-	return took
+	if x.errors&rxErrCE != 0 {
+		r.countBad()
+	}
+	r.count(f.Len, x.head, stored)
+	return true
 }
 
 // fits tells whether a frame's length is one that is received.
@@ -121,10 +126,16 @@ func (r *receiver) sound(x *rxFrame) bool {
 	if every == 0 || r.seen%every != 0 {
 		return true
 	}
+	x.errors |= rxErrCE
+	if !r.storeBad {
+		r.countBad()
+	}
+	return r.storeBad
+}
+
+func (r *receiver) countBad() {
 	r.stats.add(statCRCERRS, 1)
 	r.stats.add(statRXERRC, 1)
-	x.errors |= rxErrCE
-	return r.storeBad
 }
 
 // classify parses the headers, chooses the queue and checks the checksums.

@@ -19,7 +19,7 @@ func (r *receiver) check(x *rxFrame) {
 	}
 	if x.parsed && r.checkL4 && r.checkable(x) {
 		checked |= rxTCPCS
-		if p.Protocol == sim.ProtocolUDP && r.model.opt.Kind == I82574L {
+		if p.Protocol == sim.ProtocolUDP && r.model.opt.Kind.is574() {
 			checked |= rxUDPCS
 		}
 		if !p.ChecksumGood(x.frame, x.head) {

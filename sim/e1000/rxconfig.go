@@ -154,7 +154,7 @@ func (r *receiver) update() {
 	m := r.model
 	rctl, ctrl := m.regs[regRCTL/4], m.regs[regCTRL/4]
 	rxcsum, rfctl := m.regs[regRXCSUM/4], m.regs[regRFCTL/4]
-	is574 := m.opt.Kind == I82574L
+	is574 := m.opt.Kind.is574()
 	r.rxConfig = rxConfig{
 		enabled:      rctl&rctlEN != 0 && !(is574 && ctrl&ctrlMasterDisable != 0) && m.up.Load(),
 		strip:        ctrl&ctrlVME != 0,
@@ -196,7 +196,7 @@ func (r *receiver) update() {
 // datasheet 10.2.5.1).
 func (r *receiver) bufferBytes(rctl uint32) int {
 	m := r.model
-	if flex := rctl >> rctlFLXBUFShift & rctlFLXBUFMask; flex != 0 && m.opt.Kind == I82574L && !m.opt.Variation.IgnoreFLXBUF {
+	if flex := rctl >> rctlFLXBUFShift & rctlFLXBUFMask; flex != 0 && m.opt.Kind.is574() && !m.opt.Variation.IgnoreFLXBUF {
 		return int(flex) << 10
 	}
 	size := rctl >> rctlBSIZEShift & 3

@@ -25,7 +25,7 @@ type transmitter struct {
 	stats  statistics
 	txConfig
 
-	// contexts are what context descriptors loaded. The 82540EM keeps one for
+	// contexts are what context descriptors loaded. The 8254x keep one for
 	// segmentation and one for checksums (8254x SDM 3.3.6); the 82574L has a
 	// single one for all, and for both queues (82574 datasheet 7.2.6).
 	contexts [2]txContext
@@ -153,7 +153,7 @@ func (t *transmitter) setup(queue int, reg, value uint32) {
 func (t *transmitter) update() {
 	m := t.model
 	ctrl := m.regs[regCTRL/4]
-	is574 := m.opt.Kind == I82574L
+	is574 := m.opt.Kind.is574()
 	t.txConfig = txConfig{
 		insertVLAN: ctrl&ctrlVME != 0,
 		pad:        m.regs[regTCTL/4]&tctlPSP != 0,
@@ -166,7 +166,9 @@ func (t *transmitter) update() {
 		if q.head.Load() >= max(q.size, 1) {
 			q.head.Store(0)
 		}
-		q.lwm = m.regs[(regTXDCTL+stride)/4] >> txdctlLWTHRESHShift * 8
+		if q.lwm = 0; m.opt.Kind.throttles() {
+			q.lwm = m.regs[(regTXDCTL+stride)/4] >> txdctlLWTHRESHShift * 8
+		}
 		gate := !is574 || m.regs[(regTARC+stride)/4]&tarcEnable != 0
 		q.run.Store(on && gate && q.size != 0 && !q.hung)
 	}
@@ -174,7 +176,7 @@ func (t *transmitter) update() {
 
 // context returns the context that a packet uses.
 func (t *transmitter) context(tso bool) *txContext {
-	if tso && t.model.opt.Kind == I82540EM {
+	if tso && !t.model.opt.Kind.is574() {
 		return &t.contexts[1]
 	}
 	return &t.contexts[0]

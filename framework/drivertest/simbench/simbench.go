@@ -69,7 +69,7 @@ type modelEntry struct {
 
 var models = []modelEntry{
 	vmxnet3Model(1), vmxnet3Model(2), vmxnet3Model(3), vmxnet3Model(4),
-	e1000Model("82540EM", 0x100E, e1000.I82540EM), e1000Model("82574L", 0x10D3, e1000.I82574L),
+	e1000Model(e1000.I82540EM), e1000Model(e1000.I82545EM), e1000Model(e1000.I82544GC), e1000Model(e1000.I82574L),
 }
 
 func vmxnet3Model(revision int) modelEntry {
@@ -95,9 +95,10 @@ func vmxnet3Model(revision int) modelEntry {
 	}
 }
 
-func e1000Model(name string, device uint16, kind e1000.Kind) modelEntry {
+func e1000Model(kind e1000.Kind) modelEntry {
+	id := e1000.New(e1000.Options{Kind: kind}).Identity()
 	return modelEntry{
-		name: name, vendor: 0x8086, device: device,
+		name: kind.String(), vendor: id.Vendor, device: id.Device,
 		make: func(s drivertest.Setup) sim.Model {
 			return e1000.New(e1000.Options{Kind: kind, Variation: e1000.Variation{
 				BadFrameEvery: s.BadFrameEvery, BadLengthEvery: s.BadLengthEvery,
@@ -113,8 +114,8 @@ func e1000Model(name string, device uint16, kind e1000.Kind) modelEntry {
 				drivertest.LengthOnlyLRO: never,
 				drivertest.ModeChange:    "the e1000 family has one mode",
 			}
-			if kind == e1000.I82540EM {
-				l[drivertest.VerifiesV6] = "the 82540EM verifies no checksums over IPv6"
+			if kind != e1000.I82574L {
+				l[drivertest.VerifiesV6] = "the 8254x verify no checksums over IPv6"
 			}
 			return l
 		},
