@@ -75,7 +75,7 @@ func (i *netInterface) picture() *adminpb.Interface {
 	}
 	if i.process != nil {
 		p.Pid = uint32(i.process.PID())
-		p.PluginCpuSeconds = processCPU(i.process.PID()).Seconds()
+		p.PluginCpuSeconds = ProcessCPU(i.process.PID()).Seconds()
 	}
 	if n, ok := i.port.(*netstack.Port); ok {
 		for _, a := range n.Addresses() {

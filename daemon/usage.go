@@ -24,8 +24,9 @@ func ownCPU() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// processCPU is the processor time that a process has used, 0 if it is gone.
-func processCPU(pid int) time.Duration {
+// ProcessCPU is the processor time that a process has used, in units of 10 ms, and
+// 0 if it is gone. It may be any process.
+func ProcessCPU(pid int) time.Duration {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0

@@ -136,7 +136,7 @@ tr.group td { font-weight: bold; text-align: left; padding-top: 1.2em }
 svg { max-width: 100%; height: auto }
 </style></head><body>
 <h1>nicd matrix</h1>
-<p>{{.Rounds}} × {{.Seconds}} s a row, on device models and a TCP stack in user space. Bars are in the order of the
+<p>{{.Rounds}} × {{.Seconds}} s a row, on device models and {{.TCP}}. Bars are in the order of the
 rows, as long as a row's throughput is part of its group's best. Figures are to be compared with those of this run and
 no other.</p>
 {{.Picture}}
@@ -166,9 +166,13 @@ func (p *Report) HTML(w io.Writer) error {
 	page := struct {
 		Rounds  int
 		Seconds float64
+		TCP     string
 		Picture template.HTML
 		Lines   []line
-	}{p.Rounds, p.Seconds, template.HTML(picture.String()), nil} // whose texts are escaped
+	}{p.Rounds, p.Seconds, "a TCP stack in user space", template.HTML(picture.String()), nil} // whose texts are escaped
+	if p.Ports == "tap" {
+		page.TCP = "the kernel's TCP, through TAP ports"
+	}
 	group := ""
 	for i := range p.Results {
 		r := &p.Results[i]

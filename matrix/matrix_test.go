@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,8 @@ import (
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
 	"nicd/framework/plugin"
+	"nicd/internal/netspace"
+	"nicd/internal/testns"
 )
 
 func bundled() []framework.Driver { return []framework.Driver{vmxnet3.New(), e1000.New()} }
@@ -43,9 +46,11 @@ func TestRowsMakeSense(t *testing.T) {
 		if r.Why == "" || !strings.HasSuffix(r.Why, ".") || r.Group == "" {
 			t.Errorf("%s: not explained", r.ID)
 		}
-		_, err := config.Parse(r.ID+".hcl", []byte(r.Config()), daemon.Vocabulary([]string{"vmxnet3", "e1000"}))
-		if refused := err != nil && strings.Contains(err.Error(), "unsafe = true"); err != nil && !refused || refused != (r.Expect == Refused) {
-			t.Errorf("%s: %v\n%s", r.ID, err, r.Config())
+		for _, text := range []string{r.Config(), r.interfaces(newTAPs().ports)} {
+			_, err := config.Parse(r.ID+".hcl", []byte(text), daemon.Vocabulary([]string{"vmxnet3", "e1000"}))
+			if refused := err != nil && strings.Contains(err.Error(), "unsafe = true"); err != nil && !refused || refused != (r.Expect == Refused) {
+				t.Errorf("%s: %v\n%s", r.ID, err, text)
+			}
 		}
 	}
 }
@@ -86,24 +91,38 @@ func TestSelect(t *testing.T) {
 // TestRun runs some rows and looks at what does not depend on how fast or busy
 // the machine is: who merged, what arrived, what was refused. How much faster one
 // row is than another is what a run is for, not a test.
-func TestRun(t *testing.T) {
+func TestRun(t *testing.T) { someRows(t, false) }
+
+// TestRunTAP is the same with the kernel's TCP, where the controls have to show, too.
+func TestRunTAP(t *testing.T) {
+	testns.NeedTAP(t)
+	if _, err := exec.LookPath(iperf); err != nil {
+		testns.Unavailable(t, err.Error())
+	}
+	someRows(t, true)
+}
+
+func someRows(t *testing.T, tap bool) {
 	var lines []string
 	report, err := Run(t.Context(), Options{
-		Bundled: bundled(), Log: zerolog.Nop(), Time: 500 * time.Millisecond,
-		Rows:     Select(Rows(), []string{"control", "as-declared", "first-verdict", "toggle-off", "toggle-under"}),
+		Bundled: bundled(), Log: zerolog.Nop(), Time: 500 * time.Millisecond, TAP: tap,
+		Rows:     Select(Rows(), []string{"control", "as-declared", "first-verdict", "toggle-off", "toggle-under", "2020-8"}),
 		Progress: func(r Result) { lines = append(lines, r.Line()) },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Log("\n" + strings.Join(lines, "\n"))
-	if len(report.Results) != 7 || len(lines) != 7 {
+	if len(report.Results) != 8 || len(lines) != 8 || report.Ports == "tap" != tap {
 		t.Errorf("%+v", report)
 	}
-	if r := report.find("as-declared"); r.Gbps == 0 || r.SegmentsPerPacket < 4 {
+	if r := report.find("as-declared"); r.Gbps == 0 || r.SegmentsPerPacket < 4 || r.CPUSecondsPerGB == 0 {
 		t.Errorf("the device merges, and nothing comes of it: %+v", r)
 	}
-	if r := report.find("first-verdict"); r.Retransmits == 0 {
+	if r := report.find("2020-8"); r.Gbps == 0 || r.PacketsPerSecond == 0 {
+		t.Errorf("the NIC sends nothing: %+v", r)
+	}
+	if r := report.find("first-verdict"); r.Gbps > collapseRatio*report.find("control-none").Gbps {
 		t.Errorf("packets whose verdict is read in the wrong place were believed: %+v", r)
 	}
 	if r := report.find("first-verdict-refused"); r.Refusal == "" || r.Gbps != 0 {
@@ -111,6 +130,34 @@ func TestRun(t *testing.T) {
 	}
 	if r := report.find("toggle-off"); r.Gbps == 0 || r.SegmentsPerPacket > 1.5 || r.IdleEnd {
 		t.Errorf("LRO is off: %+v", r)
+	}
+}
+
+// TestProgram: a program that ends too early is reported with what it said last.
+func TestProgram(t *testing.T) {
+	testns.NeedTAP(t)
+	space, err := netspace.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer space.Close()
+	p, err := run(space, "ready", "sh", "-c", "echo begin; echo the end >&2; exit 3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.awaitReady(t.Context()); err == nil || !strings.Contains(err.Error(), "ended: the end") {
+		t.Errorf("%v", err)
+	}
+	p.stop()
+	if p, err = run(space, "ready", "sh", "-c", "echo is ready; exec sleep 1000"); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.awaitReady(t.Context()); err != nil || p.broken() != nil {
+		t.Errorf("%v, %v", err, p.broken())
+	}
+	p.stop()
+	if p.broken() == nil {
+		t.Error("it goes on")
 	}
 }
 

@@ -4,9 +4,9 @@
 // program, with what was asked for there: more of its rows, and each understood.
 //
 // What lives here is the rows, their configs, how one is measured, and the report.
-// Each row is a nicd of its own, in this process, over device models and the
-// netstack port. Figures are good for one thing: to be compared with those of the
-// same run.
+// Each row is a nicd of its own, in this process, over device models, with
+// netstack ports or TAP ports and the kernel's TCP above. Figures are good for one
+// thing: to be compared with those of the same run.
 package matrix
 
 import (
@@ -34,6 +34,7 @@ type Options struct {
 	Rows    []Row         // nil is all
 	Time    time.Duration // that each row is measured; 0 is 2 s
 	Rounds  int           // how often all rows are run; the median counts; 0 is once
+	TAP     bool          // TAP ports and iperf3, in namespaces, instead of netstack ports; needs root
 	Log     zerolog.Logger
 	// Progress is told each row's result, as it is there; nil is nobody.
 	Progress func(Result)
@@ -58,12 +59,15 @@ type Result struct {
 	// Refusal is what nicd said if it did not start that way.
 	Refusal  string   `json:"refusal,omitempty"`
 	Problems []string `json:"problems,omitempty"` // why the row is not as it has to be
+
+	cpuSeconds float64 // of the daemon and its plugins
 }
 
 // Report is what came of all rows.
 type Report struct {
 	Seconds float64  `json:"seconds_per_row"`
 	Rounds  int      `json:"rounds"`
+	Ports   string   `json:"ports"` // "netstack" or "tap"
 	Results []Result `json:"rows"`
 	OK      bool     `json:"ok"` // every row is as it has to be
 }
@@ -78,6 +82,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		o.Time = 2 * time.Second
 	}
 	o.Rounds = max(o.Rounds, 1)
+	if o.TAP {
+		if err := canTAP(); err != nil {
+			return nil, fmt.Errorf("matrix with TAP ports: %w", err)
+		}
+	}
 	dir, err := os.MkdirTemp("", "nicd-matrix-")
 	if err != nil {
 		return nil, err
@@ -96,7 +105,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			}
 		}
 	}
-	report := &Report{Seconds: o.Time.Seconds(), Rounds: o.Rounds}
+	report := &Report{Seconds: o.Time.Seconds(), Rounds: o.Rounds, Ports: "netstack"}
+	if o.TAP {
+		report.Ports = "tap"
+	}
 	for _, results := range rounds {
 		report.Results = append(report.Results, median(results))
 	}
@@ -164,6 +176,8 @@ const (
 	// is lost of it takes a timeout or two.
 	settling   = 300 * time.Millisecond
 	resettling = time.Second
+	// toggling is more than a change takes on any machine.
+	toggling = 10 * time.Second
 	// tick is how often progress is looked at, and what Result.Idle counts.
 	tick = 100 * time.Millisecond
 	// lastTicks are the half second that is more than a timeout of TCP's or a busy
@@ -173,19 +187,8 @@ const (
 
 // measure runs one row.
 func (o *Options) measure(ctx context.Context, row Row, socket string) (Result, error) {
-	result := Result{Row: row}
-	var names []string
-	for _, b := range o.Bundled {
-		names = append(names, b.Describe().Name)
-	}
-	c, err := config.Parse(row.ID+".hcl", []byte(row.Config()), daemon.Vocabulary(names))
-	if refused(&result, err) {
-		return result, nil
-	}
-	if err != nil {
-		return result, err
-	}
-	d, err := daemon.Start(ctx, daemon.Options{Config: c, Bundled: o.Bundled, Socket: socket, Version: &adminpb.Version{}, Log: o.Log})
+	result, names := Result{Row: row}, newTAPs()
+	d, err := o.startDaemon(ctx, &row, names, socket)
 	if refused(&result, err) {
 		return result, nil
 	}
@@ -197,13 +200,40 @@ func (o *Options) measure(ctx context.Context, row Row, socket string) (Result, 
 		result.Problems = append(result.Problems, "nicd starts in a way that it has to refuse")
 		return result, nil
 	}
-	patience, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("in %v", startPatience))
-	err = d.AwaitStreams(patience)
-	cancel()
-	if err != nil && (row.Expect != Collapses || ctx.Err() != nil) {
-		return result, err
+	var l load = netstackLoad{d}
+	if o.TAP {
+		l = &kernelLoad{row: &row, taps: names, length: startPatience + row.patience() + o.Time}
 	}
-	return result, o.observe(ctx, d, &result)
+	defer l.stop()
+	patience, cancel := context.WithTimeoutCause(ctx, startPatience, fmt.Errorf("in %v", startPatience))
+	err = l.start(patience)
+	cancel()
+	still := errors.As(err, new(stillError)) && row.Expect == Collapses
+	if err != nil && !still || ctx.Err() != nil {
+		return result, errors.Join(err, ctx.Err())
+	}
+	return result, o.observe(ctx, d, l, &result)
+}
+
+func (o *Options) startDaemon(ctx context.Context, row *Row, names taps, socket string) (*daemon.Daemon, error) {
+	var drivers []string
+	for _, b := range o.Bundled {
+		drivers = append(drivers, b.Describe().Name)
+	}
+	text := row.Config()
+	if o.TAP {
+		text = row.interfaces(names.ports)
+	}
+	c, err := config.Parse(row.ID+".hcl", []byte(text), daemon.Vocabulary(drivers))
+	if err != nil {
+		return nil, err
+	}
+	return daemon.Start(ctx, daemon.Options{Config: c, Bundled: o.Bundled, Socket: socket, Version: &adminpb.Version{}, Log: o.Log})
+}
+
+// patience is how long a row takes until it is measured, and then some.
+func (r *Row) patience() time.Duration {
+	return settling + time.Duration(len(r.Toggles))*(resettling+toggling) + toggling
 }
 
 // refused notes that nicd refused a row that it has to refuse.
@@ -219,7 +249,7 @@ func refused(r *Result, err error) bool {
 }
 
 // observe measures a running row.
-func (o *Options) observe(ctx context.Context, d *daemon.Daemon, r *Result) error {
+func (o *Options) observe(ctx context.Context, d *daemon.Daemon, l load, r *Result) error {
 	if err := pause(ctx, settling); err != nil {
 		return err
 	}
@@ -233,15 +263,15 @@ func (o *Options) observe(ctx context.Context, d *daemon.Daemon, r *Result) erro
 			}
 		}
 	}
-	m := d.Measure()
-	before := d.Status()
-	toggling, stop := context.WithCancel(ctx)
+	before, m := at(l), d.Measure()
+	status := d.Status()
+	changing, stop := context.WithCancel(ctx)
 	var toggler sync.WaitGroup
 	var failed error
 	if r.Under {
-		toggler.Go(func() { failed = keepToggling(toggling, d, r.Toggles) })
+		toggler.Go(func() { failed = keepToggling(changing, d, r.Toggles) })
 	}
-	err := r.watch(ctx, d, o.Time)
+	err := r.watch(ctx, l, o.Time)
 	stop()
 	toggler.Wait()
 	if err != nil {
@@ -250,8 +280,9 @@ func (o *Options) observe(ctx context.Context, d *daemon.Daemon, r *Result) erro
 	if failed != nil {
 		r.Problems = append(r.Problems, failed.Error())
 	}
-	r.take(m.Report(), before)
-	r.judge(d)
+	r.take(m.Report(), status)
+	r.takeLoad(before, at(l))
+	r.judge(d, l)
 	return nil
 }
 
@@ -271,13 +302,13 @@ func keepToggling(ctx context.Context, d *daemon.Daemon, values []string) error 
 }
 
 // watch waits for the time to pass and notes when nothing arrived.
-func (r *Result) watch(ctx context.Context, d *daemon.Daemon, length time.Duration) error {
-	last, idle, ticks, inARow := received(d), 0, 0, 0
+func (r *Result) watch(ctx context.Context, l load, length time.Duration) error {
+	last, idle, ticks, inARow := l.received(), 0, 0, 0
 	for end := time.Now().Add(length); time.Now().Before(end); ticks++ {
 		if err := pause(ctx, min(tick, time.Until(end))); err != nil {
 			return err
 		}
-		now := received(d)
+		now := l.received()
 		inARow++
 		if now != last {
 			inARow = 0
@@ -290,21 +321,30 @@ func (r *Result) watch(ctx context.Context, d *daemon.Daemon, length time.Durati
 	return nil
 }
 
-func received(d *daemon.Daemon) (sum uint64) {
-	for _, p := range d.Progress() {
-		sum += p.Bytes
+// moment is how far a load was at a time.
+type moment struct {
+	time                  time.Time
+	received, retransmits uint64
+	cpu                   time.Duration
+}
+
+func at(l load) moment { return moment{time.Now(), l.received(), l.retransmits(), l.cpu()} }
+
+// takeLoad takes over what the load did. The daemon's part of the processor time is
+// known.
+func (r *Result) takeLoad(from, to moment) {
+	gigabytes := float64(to.received-from.received) / 1e9
+	r.Gbps = 8 * gigabytes / to.time.Sub(from.time).Seconds()
+	r.Retransmits = to.retransmits - from.retransmits
+	r.CPUSecondsPerGB = 0
+	if gigabytes > 0 {
+		r.CPUSecondsPerGB = (r.cpuSeconds + (to.cpu - from.cpu).Seconds()) / gigabytes
 	}
-	return sum
 }
 
 // take takes the figures of the row over from a daemon's report.
 func (r *Result) take(p *adminpb.Report, before *adminpb.StatusReply) {
-	for n, s := range p.Streams {
-		r.Gbps += s.Gbps
-		// All streams have one sender, whose total this is.
-		r.Retransmits = s.Stream.Retransmits - before.Streams[n].Retransmits
-	}
-	r.CPUSecondsPerGB = p.CpuSecondsPerGigabyte
+	r.cpuSeconds = p.CpuSeconds
 	for n, i := range p.Interfaces {
 		if i.Interface.Name != "nic" {
 			continue
@@ -319,9 +359,12 @@ func (r *Result) take(p *adminpb.Report, before *adminpb.StatusReply) {
 }
 
 // judge notes what is not as it has to be and can be seen in the row itself.
-func (r *Result) judge(d *daemon.Daemon) {
+func (r *Result) judge(d *daemon.Daemon, l load) {
 	for _, p := range d.Audit() {
 		r.Problems = append(r.Problems, p)
+	}
+	if err := l.broken(); err != nil && r.Expect == Moves {
+		r.Problems = append(r.Problems, err.Error())
 	}
 	if r.Expect == Moves && r.IdleEnd {
 		r.Problems = append(r.Problems, "nothing arrived in the last half second")

@@ -20,7 +20,7 @@ type matrixFlags struct {
 	time            time.Duration
 	rounds          int
 	rows            []string
-	list            bool
+	list, tap       bool
 	json, svg, html string
 }
 
@@ -42,6 +42,7 @@ The exit status is 0 only if every row came out as it has to.`,
 	cmd.Flags().DurationVar(&f.time, "time", 2*time.Second, "how long each row is measured")
 	cmd.Flags().IntVar(&f.rounds, "rounds", 1, "how often all rows are run; the median counts")
 	cmd.Flags().StringSliceVar(&f.rows, "rows", nil, "only rows whose ID begins with one of these, and what they are compared with")
+	cmd.Flags().BoolVar(&f.tap, "tap", false, "TAP ports, the kernel's TCP and iperf3 instead of netstack ports; needs root")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the rows and run none")
 	cmd.Flags().StringVar(&f.json, "json", "", "write the results as JSON to a file")
 	cmd.Flags().StringVar(&f.svg, "svg", "", "draw the results to an SVG file")
@@ -64,7 +65,7 @@ func (f *matrixFlags) run(ctx context.Context) error {
 		return nil
 	}
 	report, err := matrix.Run(ctx, matrix.Options{
-		Bundled: bundled(), Rows: rows, Time: f.time, Rounds: f.rounds, Log: zerolog.Nop(),
+		Bundled: bundled(), Rows: rows, Time: f.time, Rounds: f.rounds, TAP: f.tap, Log: zerolog.Nop(),
 		Progress: func(r matrix.Result) { fmt.Fprintln(os.Stderr, r.Line()) },
 	})
 	if err != nil {

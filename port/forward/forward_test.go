@@ -343,6 +343,20 @@ func TestUnknownSize(t *testing.T) {
 	}
 }
 
+// What was coalesced and not verified is not sent on with a checksum that is right.
+func TestUnverifiedIsDropped(t *testing.T) {
+	r := newRand(t)
+	in, out := newNIC(t, 9000, 1024, 400), newNIC(t, 9000, 2048, 400)
+	b, ports := bridge(t, Options{}, in, out)
+	for _, verdict := range []framework.PacketFlags{0, framework.ChecksumBad} {
+		p := framework.Packet{Flags: framework.Coalesced | verdict, SegmentSize: 1000, Segments: 3}
+		in.receive(ports[0], 0, []framework.Packet{p}, merge(tcp(r, false, 3, 1000)))
+	}
+	if got, s := out.take(), b.Stats(); len(got) != 0 || s.Unverified != 2 || s.Forwarded != 0 {
+		t.Errorf("%d frames; %+v", len(got), s)
+	}
+}
+
 // What does not fit as it was sent is dropped and counted; so is what finds the
 // queue full, or no buffer.
 func TestDrops(t *testing.T) {

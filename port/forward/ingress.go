@@ -54,6 +54,10 @@ func (q *ingress) forward(queue int, b *framework.Batch) {
 			continue
 		}
 		result := offload.Turn(p, first, mtu)
+		if result == offload.Unverified {
+			bridge.counters.unverified.Add(1) // its receiver would drop it
+			continue
+		}
 		if to&groupBit == 0 {
 			if port, ok := bridge.table.lookup(to, now); ok {
 				q.send(port, p, frags, first, memory, result)

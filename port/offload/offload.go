@@ -45,10 +45,11 @@ type Result uint8
 
 // Results.
 const (
-	Plain     Result = iota // nothing was to be done
-	Turned                  // it is to be segmented, or its checksum to be filled in
-	Estimated               // as Turned, with a segment size that is a guess
-	Opaque                  // it was coalesced, but its headers make no sense
+	Plain      Result = iota // nothing was to be done
+	Turned                   // it is to be segmented, or its checksum to be filled in
+	Estimated                // as Turned, with a segment size that is a guess
+	Opaque                   // it was coalesced, but its headers make no sense
+	Unverified               // it was coalesced, but nobody verified what it was made of
 )
 
 // received are the flags that only a received packet has.
@@ -65,6 +66,10 @@ const received = framework.ChecksumVerified | framework.ChecksumBad | framework.
 // "hw lro"): no segment is then larger than those that arrived could be, but the
 // cuts are elsewhere.
 //
+// A coalesced packet whose segments nobody verified stays as it is. A checksum made
+// anew would hide whatever was wrong with them; with the stale one its receiver
+// drops it, unless it was right after all.
+//
 // A checksum that was left to be filled in stays so. Flags that mean nothing on
 // the way down are cleared.
 func Turn(p *framework.Packet, first []byte, mtu int) Result {
@@ -74,6 +79,9 @@ func Turn(p *framework.Packet, first []byte, mtu int) Result {
 	case was&framework.SoftwareCoalesced != 0:
 		segment(p)
 		return Turned
+	case was&framework.Coalesced != 0 && was&framework.ChecksumVerified == 0:
+		p.Segments, p.SegmentSize = 0, 0
+		return Unverified
 	case was&framework.Coalesced != 0:
 		return turnCoalesced(p, first, mtu)
 	case was&framework.ChecksumPartial != 0:

@@ -177,6 +177,25 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
+// Of a coalesced packet that nobody verified, or that was found wrong, nothing is
+// made good: bytes that changed on the way must not get a checksum that is right.
+func TestUnverifiedStays(t *testing.T) {
+	r := newRand(t)
+	for _, verdict := range []framework.PacketFlags{0, framework.ChecksumBad} {
+		frame := merge(segments(r, r.IntN(2) == 0, r.IntN(2) == 0, 5, 1000))
+		frame[len(frame)-1] ^= 1
+		want := append([]byte(nil), frame...)
+		p := framework.Packet{Len: uint32(len(frame)), Flags: framework.Coalesced | framework.TCP | verdict, Segments: 5, SegmentSize: 1000}
+		offload.Vouch(&p, frame)
+		if got := offload.Turn(&p, frame, 1500); got != offload.Unverified {
+			t.Errorf("result %v", got)
+		}
+		if p.Flags != framework.TCP || p.Segments != 0 || p.SegmentSize != 0 || !bytes.Equal(frame, want) {
+			t.Errorf("%+v, changed %v", p, !bytes.Equal(frame, want))
+		}
+	}
+}
+
 func checkTCP(t *testing.T, frame []byte) {
 	t.Helper()
 	h, err := gso.Parse(frame)

@@ -313,6 +313,8 @@ func (w *writer) describe(p *framework.Packet, frags []framework.Fragment, mtu i
 		c.estimated.Add(1)
 	case offload.Opaque:
 		c.opaque.Add(1)
+	case offload.Unverified:
+		c.unverified.Add(1)
 	}
 	if p.Flags&framework.Segment != 0 {
 		c.upCoalesced.Add(1)

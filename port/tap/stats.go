@@ -12,6 +12,7 @@ type Stats struct {
 	UpCoalesced            uint64 // of UpPackets: as one of several segments
 	UpEstimated            uint64 // of UpCoalesced: with a segment size that the device did not tell
 	UpOpaque               uint64 // coalesced packets whose headers made no sense: written as they were
+	UpUnverified           uint64 // coalesced packets that nobody verified: written as they were, for the kernel to look at
 	UpDown                 uint64 // dropped: the Linux interface is not up
 	UpRefused              uint64 // dropped: the kernel did not take them
 	UpGone                 uint64 // dropped: the Linux interface is gone
@@ -23,6 +24,7 @@ type Stats struct {
 
 type counters struct {
 	upPackets, upBytes, upCoalesced, estimated, opaque atomic.Uint64
+	unverified                                         atomic.Uint64
 	notUp, refused, gone                               atomic.Uint64
 	downPackets, downBytes, segment, nonsense          atomic.Uint64
 	starved                                            atomic.Uint64
@@ -47,7 +49,7 @@ func (p *Port) Stats() Stats {
 	c := &p.counters
 	return Stats{
 		UpPackets: c.upPackets.Load(), UpBytes: c.upBytes.Load(), UpCoalesced: c.upCoalesced.Load(),
-		UpEstimated: c.estimated.Load(), UpOpaque: c.opaque.Load(),
+		UpEstimated: c.estimated.Load(), UpOpaque: c.opaque.Load(), UpUnverified: c.unverified.Load(),
 		UpDown: c.notUp.Load(), UpRefused: c.refused.Load(), UpGone: c.gone.Load(),
 		DownPackets: c.downPackets.Load(), DownBytes: c.downBytes.Load(), DownSegment: c.segment.Load(),
 		DownNonsense: c.nonsense.Load(), Starved: c.starved.Load(),
@@ -63,6 +65,7 @@ func (p *Port) Counters() []framework.PortCounter {
 		{Name: "port_up_coalesced", Unit: "packets", Value: s.UpCoalesced, Doc: "Of port_up_packets: those that the kernel got as one of several segments."},
 		{Name: "port_up_estimated", Unit: "packets", Value: s.UpEstimated, Doc: "Of port_up_coalesced: those whose segment size the device did not tell."},
 		{Name: "port_up_opaque", Unit: "packets", Value: s.UpOpaque, Doc: "Of port_up_packets: coalesced ones whose headers made no sense.", Bad: true},
+		{Name: "port_up_unverified", Unit: "packets", Value: s.UpUnverified, Doc: "Of port_up_packets: coalesced ones whose segments nobody verified.", Bad: true},
 		{Name: "port_up_not_up", Unit: "packets", Value: s.UpDown, Doc: "Dropped: the Linux interface was not set up."},
 		{Name: "port_up_refused", Unit: "packets", Value: s.UpRefused, Doc: "Dropped: the kernel did not take them.", Bad: true},
 		{Name: "port_up_gone", Unit: "packets", Value: s.UpGone, Doc: "Dropped: the Linux interface is gone.", Bad: true},
