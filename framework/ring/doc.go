@@ -17,8 +17,12 @@
 //   - [Flight]: which transmit packets are finished once a descriptor is.
 //   - [Slots]: which buffer a descriptor has.
 //
+// And [Shared], which is memory outside of rings seen as a struct. Rings and
+// structs are made in memory that the caller has, or, by the functions named
+// Alloc, in memory that a framework.DMA gives.
+//
 // What does not live here: registers and doorbells, what a descriptor means,
-// memory allocation, buffers.
+// buffers.
 //
 // # Rules for all rings
 //

@@ -30,7 +30,11 @@ type memory[D any] struct {
 	stride uint32   // words a descriptor
 	word   uint32   // which of them is the owner word
 	bit    uint32
+	addr   uint64
 }
+
+// Addr is the ring's device address, if its memory was allocated by this package.
+func (m *memory[D]) Addr() uint64 { return m.addr }
 
 // overlay zeroes the first n descriptors in mem and views them.
 func overlay[D any](mem []byte, n int, owner Owner) (memory[D], error) {
@@ -71,6 +75,32 @@ func check(t reflect.Type, mem []byte, n, size int, owner Owner) error {
 		return fmt.Errorf("owner %#x is not one bit", owner.Bit)
 	}
 	return nil
+}
+
+// view zeroes the first bytes of mem and views them as a T.
+func view[T any](mem []byte) (*T, error) {
+	base, t := unsafe.Pointer(unsafe.SliceData(mem)), reflect.TypeFor[T]()
+	switch {
+	case littleEndian() != 1:
+		return nil, fmt.Errorf("%w: %v is little-endian, this machine is not", ErrLayout, t)
+	case hasPointers(t):
+		return nil, fmt.Errorf("%w: %v has Go pointers", ErrLayout, t)
+	case uintptr(len(mem)) < t.Size():
+		return nil, fmt.Errorf("%w: %v needs %d bytes, have %d", ErrLayout, t, t.Size(), len(mem))
+	case uintptr(base)%uintptr(t.Align()) != 0:
+		return nil, fmt.Errorf("%w: memory for %v is not aligned", ErrLayout, t)
+	}
+	clear(mem[:t.Size()])
+	return (*T)(base), nil
+}
+
+// offset is where part is in whole.
+func offset[T, F any](whole *T, part *F) uint64 {
+	at := uintptr(unsafe.Pointer(part)) - uintptr(unsafe.Pointer(whole))
+	if at+unsafe.Sizeof(*part) > unsafe.Sizeof(*whole) || at > unsafe.Sizeof(*whole) {
+		panic(fmt.Sprintf("ring: %T is not part of this %T", part, whole))
+	}
+	return uint64(at)
 }
 
 // maxSize keeps sums of two indices inside 32 bits; no device comes near it.
