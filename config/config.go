@@ -150,6 +150,9 @@ type VFIOUserDevice struct {
 // VFIODevice is a PCI function of this machine, bound to the kernel's vfio-pci.
 type VFIODevice struct {
 	Address string // "0000:03:00.0"
+	// AllowUnsafeNoIOMMU accepts that nothing keeps the device from all of the
+	// machine's memory. It has no effect on one behind an IOMMU.
+	AllowUnsafeNoIOMMU bool
 }
 
 // QEMUDevice is one of QEMU's device models, in a QEMU that nicd runs.

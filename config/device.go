@@ -27,6 +27,7 @@ func (d *decoder) device(b *hclsyntax.Block, owner string) Device {
 			}
 			dev.VFIO.Address = address
 		}
+		s.bool("allow_unsafe_noiommu", &dev.VFIO.AllowUnsafeNoIOMMU)
 	case "qemu":
 		dev.QEMU = d.qemuDevice(s, b, dev.Origin)
 	default:

@@ -37,8 +37,13 @@ interface "b" {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := c.Interfaces[0].Device; d.VFIO == nil || d.VFIO.Address != "0000:03:00.0" || d.Sim != nil {
+	if d := c.Interfaces[0].Device; d.VFIO == nil || d.VFIO.Address != "0000:03:00.0" || d.VFIO.AllowUnsafeNoIOMMU || d.Sim != nil {
 		t.Errorf("device %+v", d)
+	}
+	unsafe := strings.Replace(src[:strings.Index(src, `interface "b"`)], `{ address = "03:00.0" }`, "{\naddress = \"03:00.0\"\nallow_unsafe_noiommu = true\n}", 1)
+	c, err = Parse("nicd.hcl", []byte(unsafe), Vocabulary{Drivers: []string{"x"}})
+	if err != nil || !c.Interfaces[0].Device.VFIO.AllowUnsafeNoIOMMU {
+		t.Errorf("allow_unsafe_noiommu: %+v, %v", c, err)
 	}
 }
 

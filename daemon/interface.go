@@ -92,7 +92,7 @@ func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*si
 	if err != nil {
 		return err
 	}
-	if err := i.openLink(); err != nil {
+	if err := i.openLink(device); err != nil {
 		device.close()
 		return err
 	}
@@ -113,7 +113,7 @@ func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*si
 }
 
 // openLink makes the arena and nicd's end of the link.
-func (i *netInterface) openLink() error {
+func (i *netInterface) openLink(device *openedDevice) error {
 	queues := arenaQueues(&i.config)
 	options := link.Options{Queues: queues, BufferSize: i.config.BufferSize, RxBuffers: defaultRxBuffers}
 	if options.BufferSize == 0 {
@@ -126,7 +126,7 @@ func (i *netInterface) openLink() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", i.config.Origin, err)
 	}
-	if i.memory, err = bus.NewMemory("nicd-"+i.config.Name, layout.Size()); err != nil {
+	if i.memory, err = i.newArena(vfio.Host{}, layout.Size(), device.vfio); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
 	i.atClose(func() { i.memory.Close() })
@@ -154,9 +154,9 @@ const defaultBufferSize = 4096
 
 // openedDevice is a device and the way to give it to a driver.
 type openedDevice struct {
-	bus    bus.Device   // if the driver runs in this process
-	socket *os.File     // for a plugin: a vfio-user socket,
-	vfio   *vfio.Handle // or an opened PCI device
+	bus    bus.Device   // for a driver in this process,
+	socket *os.File     // or for a plugin: a vfio-user socket
+	vfio   *vfio.Handle // a PCI device, which becomes a bus for a driver in this process
 }
 
 // close is for a device that did not get to its driver.
@@ -275,6 +275,11 @@ func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) 
 	if err != nil {
 		o.close()
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
+	if o.vfio != nil && i.driverCfg.Mode == config.InProcess {
+		if err := o.open(i); err != nil {
+			return err
+		}
 	}
 	if o.bus != nil {
 		i.control, err = plugin.Drive(ctx, i.driver.bundled, o.bus, plugin.DriveConfig{

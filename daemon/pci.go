@@ -27,20 +27,58 @@ func (i *netInterface) openPCI(host vfio.Host, c *config.VFIODevice) (*openedDev
 	if err := i.driver.drives(bus.Info{Address: i.address, Vendor: function.Vendor, Device: function.Device}, i.config.Origin); err != nil {
 		return nil, err
 	}
-	handle, err := host.Open(c.Address)
+	open := host.Open
+	if c.AllowUnsafeNoIOMMU {
+		open = host.OpenUnsafe
+	}
+	handle, err := open(c.Address)
+	if errors.Is(err, vfio.ErrNoIOMMU) && !c.AllowUnsafeNoIOMMU {
+		return refused(fmt.Errorf("%w (or accept that the device can write to all of the machine's memory: allow_unsafe_noiommu = true)", err))
+	}
 	if errors.Is(err, vfio.ErrNotBound) {
 		return refused(fmt.Errorf("%w (nicd bind %s gives it to vfio-pci)", err, c.Address))
 	}
 	if err != nil {
 		return refused(err)
 	}
-	if i.driverCfg.Mode != config.InProcess {
-		return &openedDevice{vfio: handle}, nil
+	if handle.NoIOMMU {
+		i.address += " WITHOUT IOMMU, can write to all of memory"
+		i.log.Warn().Str("device", c.Address).Str("config", "allow_unsafe_noiommu = true").
+			Msg("NO IOMMU: the device, its driver and whoever breaks into that can read and write all of this machine's memory")
 	}
-	device, err := vfio.New(handle)
+	return &openedDevice{vfio: handle}, nil
+}
+
+// newArena makes the interface's memory: for a PCI function one piece of physical
+// memory if there is one, because an IOMMU's tables and caches are the better for
+// it, because QEMU's models refuse to send from memory that is in one piece for
+// them and not for its vIOMMU, and because without an IOMMU nothing else will do.
+func (i *netInterface) newArena(host vfio.Host, size int, handle *vfio.Handle) (*bus.Memory, error) {
+	name := "nicd-" + i.config.Name
+	if handle == nil {
+		return bus.NewMemory(name, size)
+	}
+	m, at, err := host.NewContiguous(name, size)
+	if err == nil {
+		if handle.NoIOMMU {
+			handle.DMABase, handle.DMASize = at, uint64(m.Size())
+		}
+		return m, nil
+	}
+	if handle.NoIOMMU {
+		return nil, fmt.Errorf("%s: without an IOMMU the device needs it: %w", i.config.Device.Origin, err)
+	}
+	i.log.Info().Err(err).Msg("the arena is in small pages")
+	return bus.NewMemory(name, size)
+}
+
+// open makes a bus.Device of a PCI function for a driver in this process.
+func (o *openedDevice) open(i *netInterface) error {
+	device, err := vfio.New(o.vfio)
 	if err != nil {
-		return refused(err)
+		return fmt.Errorf("%s: %w", i.config.Device.Origin, err)
 	}
 	i.atClose(func() { device.Close() })
-	return &openedDevice{bus: device}, nil
+	o.bus, o.vfio = device, nil
+	return nil
 }

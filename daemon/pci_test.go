@@ -48,7 +48,7 @@ func TestPCIMistakes(t *testing.T) {
 		"another's":         {here, "0x8086", "0x100e", "vfio-pci", "7", []string{"driver vmxnet3 does not drive", "8086:100e", "15ad:07b0"}},
 		"kernel's":          {here, "0x15ad", "0x07b0", "vmxnet3", "7", []string{here, `the kernel's "vmxnet3"`, "nicd bind " + here}},
 		"nobody's":          {here, "0x15ad", "0x07b0", "", "7", []string{here, "no driver", "nicd bind " + here}},
-		"without IOMMU":     {here, "0x15ad", "0x07b0", "vfio-pci", "", []string{here, "no IOMMU", "kernel's command line"}},
+		"without IOMMU":     {here, "0x15ad", "0x07b0", "vfio-pci", "", []string{here, "no IOMMU", "kernel's command line", "allow_unsafe_noiommu = true"}},
 		"without /dev/vfio": {here, "0x15ad", "0x07b0", "vfio-pci", "7", []string{here, "no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -35,10 +35,10 @@ var _ bus.Device = (*Device)(nil)
 func New(h *Handle) (*Device, error) {
 	d := &Device{
 		handle: h,
-		info:   bus.Info{Address: h.Address},
-		iommu:  iommuOf(h),
+		info:   bus.Info{Address: h.Address, DMABase: h.DMABase},
 		dma:    map[*bus.Memory]uint64{},
 	}
+	d.iommu = d.iommuOf(h)
 	if err := d.attach(); err != nil {
 		d.Close()
 		return nil, fmt.Errorf("vfio %s: %w", h.Address, err)
@@ -152,6 +152,11 @@ func (d *Device) Reset(context.Context) error {
 		}
 		return nil
 	}
+	return d.endMastering()
+}
+
+// endMastering ends the device's accesses to memory.
+func (d *Device) endMastering() error {
 	command, err := d.ReadConfig(configCommand, 2)
 	if err != nil {
 		return err

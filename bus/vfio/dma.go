@@ -17,15 +17,19 @@ type iommu interface {
 	unmapRange(iova, size uint64) error
 }
 
-func iommuOf(h *Handle) iommu {
-	if h.Group == nil {
+func (d *Device) iommuOf(h *Handle) iommu {
+	switch {
+	case h.NoIOMMU:
+		return physical{base: h.DMABase, size: h.DMASize, device: d}
+	case h.Group == nil:
 		return ioas{h.IOMMU, h.IOAS}
 	}
 	return container{h.IOMMU}
 }
 
 // MapDMA lets the device access the memory, which the kernel pins. Memory on the
-// Go heap may be moved or given back and is refused.
+// Go heap may be moved or given back and is refused. Without an IOMMU the memory
+// is what [Host.NewContiguous] made, at Info's DMABase.
 func (d *Device) MapDMA(m *bus.Memory, iova uint64) error {
 	if err := d.gone(); err != nil {
 		return err
@@ -48,7 +52,7 @@ func (d *Device) MapDMA(m *bus.Memory, iova uint64) error {
 }
 
 // UnmapDMA takes the memory from the device. The IOMMU refuses accesses to it
-// when it returns.
+// when it returns; without one the device loses bus mastering, and so all memory.
 func (d *Device) UnmapDMA(m *bus.Memory) error {
 	if err := d.gone(); err != nil {
 		return err

@@ -10,8 +10,9 @@
 //
 // There are two ways in, and Open takes the first that the kernel has: the
 // device's own character device with iommufd (Linux 6.6 and later), or the group
-// and a type-1 container. No-IOMMU groups are refused: devices in them can write
-// to all of memory, and would need physical addresses.
+// and a type-1 container. Without an IOMMU a device can write to all of memory;
+// Open refuses it, and [Host.OpenUnsafe] is for who accepts that. Its memory is
+// physical then and has to be in one piece ([Host.NewContiguous]).
 //
 // What can be tested without a device is: the layouts and numbers of the
 // kernel's interface, sysfs on a made-up tree, region descriptions. TestHardware

@@ -22,6 +22,12 @@ type Handle struct {
 	IOMMU *os.File
 	// Group keeps the device's group this user's. It is nil with iommufd.
 	Group *os.File
+
+	// NoIOMMU says that nothing keeps the device from memory ([Host.OpenUnsafe]).
+	// DMABase and DMASize are then where in physical memory the one piece lies
+	// that can be mapped; whoever opened the device sets them.
+	NoIOMMU          bool
+	DMABase, DMASize uint64
 }
 
 // Close closes the descriptors. The device is the kernel's again when all copies
@@ -42,8 +48,11 @@ var ErrNotBound = errors.New("not bound to " + KernelDriver)
 // ErrNoIOMMU: nothing keeps the device within the memory that was mapped for it.
 var ErrNoIOMMU = errors.New("no IOMMU")
 
-// Open opens the function at address, which is bound to vfio-pci.
-func (h Host) Open(address string) (*Handle, error) {
+// Open opens the function at address, which is bound to vfio-pci and behind an
+// IOMMU.
+func (h Host) Open(address string) (*Handle, error) { return h.open(address, false) }
+
+func (h Host) open(address string, unsafe bool) (*Handle, error) {
 	d, err := h.Find(address)
 	if err != nil {
 		return nil, err
@@ -54,13 +63,17 @@ func (h Host) Open(address string) (*Handle, error) {
 		}
 		return nil, fmt.Errorf("%s: %w but to the kernel's %q", address, ErrNotBound, d.Driver)
 	}
-	if d.IOMMUGroup == "" {
+	unconfined := h.lacksIOMMU(d)
+	if unconfined && !unsafe {
 		return nil, fmt.Errorf("%s: %w: turn it on in firmware and on the kernel's command line", address, ErrNoIOMMU)
 	}
 	opened := Handle{Address: address}
-	if h.hasIOMMUFD(d) {
+	switch {
+	case unconfined:
+		err = opened.openUnconfined(h, d)
+	case h.hasIOMMUFD(d):
 		err = opened.openDevice(h, d)
-	} else {
+	default:
 		err = opened.openGroup(h, d)
 	}
 	if err != nil {
@@ -76,8 +89,12 @@ func (h Host) hasIOMMUFD(d PCIDevice) bool {
 	if d.VFIODevice == "" {
 		return false
 	}
-	_, err := os.Stat(h.dev("iommu"))
-	return err == nil
+	for _, node := range []string{h.dev("vfio", "devices", d.VFIODevice), h.dev("iommu")} {
+		if _, err := os.Stat(node); err != nil {
+			return false
+		}
+	}
+	return true
 }
 
 // openDevice is the iommufd flow (Documentation/driver-api/vfio.rst, "VFIO device
@@ -115,15 +132,18 @@ func (o *Handle) openGroup(h Host, d PCIDevice) (err error) {
 	if o.IOMMU, err = openNode(h.dev("vfio", "vfio")); err != nil {
 		return err
 	}
-	if err := checkContainer(o.IOMMU); err != nil {
+	if err := checkContainer(o.IOMMU, type1v2); err != nil {
 		return err
 	}
 	if o.Group, err = openNode(h.dev("vfio", d.IOMMUGroup)); err != nil {
-		if _, serr := os.Stat(h.dev("vfio", "noiommu-"+d.IOMMUGroup)); serr == nil {
-			return fmt.Errorf("group %s: %w", d.IOMMUGroup, ErrNoIOMMU)
-		}
 		return err
 	}
+	return o.enterContainer(h, d, type1v2)
+}
+
+// enterContainer puts the group into the container, which gets its IOMMU's model,
+// and takes the device from it.
+func (o *Handle) enterContainer(h Host, d PCIDevice, model uintptr) error {
 	if err := h.checkGroup(o.Group, d); err != nil {
 		return err
 	}
@@ -131,7 +151,7 @@ func (o *Handle) openGroup(h Host, d PCIDevice) (err error) {
 	if _, err := ioctlOn(o.Group, reqGroupSetContainer, &container); err != nil {
 		return fmt.Errorf("put group %s into a container: %w", d.IOMMUGroup, err)
 	}
-	if _, err := ioctl(o.IOMMU, reqSetIOMMU, type1v2); err != nil {
+	if _, err := ioctl(o.IOMMU, reqSetIOMMU, model); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("set the IOMMU's model: %w (no interrupt remapping?)", err)
 		}
@@ -146,12 +166,15 @@ func (o *Handle) openGroup(h Host, d PCIDevice) (err error) {
 	return nil
 }
 
-func checkContainer(f *os.File) error {
+func checkContainer(f *os.File, model uintptr) error {
 	version, err := ioctl(f, reqGetAPIVersion, 0)
 	if err != nil || version != apiVersion {
 		return fmt.Errorf("%s: VFIO of version %d, %v", f.Name(), version, err)
 	}
-	if has, err := ioctl(f, reqCheckExtension, type1v2); err != nil || has == 0 {
+	if has, err := ioctl(f, reqCheckExtension, model); err != nil || has == 0 {
+		if model == noIOMMUModel {
+			return fmt.Errorf("%s: the kernel has no no-IOMMU mode (CONFIG_VFIO_NOIOMMU)", f.Name())
+		}
 		return fmt.Errorf("%s: no type-1 IOMMU of version 2: %w", f.Name(), ErrNoIOMMU)
 	}
 	return nil

@@ -176,7 +176,14 @@ func (h Host) Bind(address string) error {
 	if _, err := os.Stat(h.sys("bus", "pci", "drivers", KernelDriver)); err != nil {
 		return fmt.Errorf("%s: the kernel's %s driver is not loaded (modprobe %s)", address, KernelDriver, KernelDriver)
 	}
-	return h.move(address, KernelDriver)
+	if err := h.move(address, KernelDriver); err != nil {
+		return err
+	}
+	// The kernel keeps to itself that a driver did not want the device.
+	if linkName(h.pci(address, "driver")) == "" {
+		return fmt.Errorf("%s: the kernel's %s did not take it, and its log says why (no IOMMU?)", address, KernelDriver)
+	}
+	return nil
 }
 
 // Unbind gives the function at address back to the driver that the kernel would

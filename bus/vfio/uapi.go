@@ -41,8 +41,11 @@ const (
 
 const (
 	apiVersion  = 0
-	type1v2     = 3 // extension and IOMMU model
 	groupViable = 1 << 0
+
+	// Extensions, and models of an IOMMU.
+	type1v2      = 3
+	noIOMMUModel = 8
 )
 
 // groupStatus is struct vfio_group_status.

@@ -73,7 +73,10 @@ func ownDescriptors(r *driverpb.AttachRequest) int {
 
 // handleOf is the handle of a device and the rest of its descriptors.
 func handleOf(v *driverpb.VFIO, device *os.File, fds []int) *vfio.Handle {
-	h := &vfio.Handle{Address: v.GetAddress(), IOAS: v.GetIoas(), Device: device, IOMMU: os.NewFile(uintptr(fds[0]), "iommu")}
+	h := &vfio.Handle{
+		Address: v.GetAddress(), IOAS: v.GetIoas(), Device: device, IOMMU: os.NewFile(uintptr(fds[0]), "iommu"),
+		NoIOMMU: v.GetNoIommu(), DMABase: v.GetDmaBase(), DMASize: v.GetDmaSize(),
+	}
 	if v.GetGroup() {
 		h.Group = os.NewFile(uintptr(fds[1]), "group")
 	}

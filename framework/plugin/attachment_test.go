@@ -65,6 +65,7 @@ func TestVFIOAttachment(t *testing.T) {
 	for _, group := range []*os.File{nil, named(t, 3<<12)} {
 		c := AttachConfig{Name: "vmx0", Memory: memory, Events: events, Generation: 7, VFIO: &vfio.Handle{
 			Address: "0000:03:00.0", IOAS: 5, Device: named(t, 1<<12), IOMMU: named(t, 2<<12), Group: group,
+			NoIOMMU: group != nil, DMABase: 3 << 30, DMASize: 1 << 21,
 		}}
 		request, files := c.request()
 		a, err := openAttachment(request, duplicates(t, files))
@@ -74,6 +75,9 @@ func TestVFIOAttachment(t *testing.T) {
 		h := a.vfio
 		if a.device != nil || h == nil || h.Address != "0000:03:00.0" || h.IOAS != 5 || a.generation != 7 || len(a.events.Host) != 2 || len(a.events.Engine) != 2 {
 			t.Errorf("attachment %+v, handle %+v", a, h)
+		}
+		if h.NoIOMMU != (group != nil) || h.DMABase != 3<<30 || h.DMASize != 1<<21 {
+			t.Errorf("without an IOMMU %v, memory at %#x+%#x", h.NoIOMMU, h.DMABase, h.DMASize)
 		}
 		if sizeOf(t, h.Device) != 1<<12 || sizeOf(t, h.IOMMU) != 2<<12 || sizeOf(t, h.Group) != sizeOf(t, group) || a.arena.Size() != 1<<16 {
 			t.Error("descriptors in each other's places")

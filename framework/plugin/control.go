@@ -76,7 +76,10 @@ func (c *AttachConfig) request() (*driverpb.AttachRequest, []*os.File) {
 	files := []*os.File{c.Device, c.Memory.File()}
 	if h := c.VFIO; h != nil {
 		r.Bus = driverpb.BusKind_BUS_VFIO
-		r.Vfio = &driverpb.VFIO{Address: h.Address, Ioas: h.IOAS, Group: h.Group != nil}
+		r.Vfio = &driverpb.VFIO{
+			Address: h.Address, Ioas: h.IOAS, Group: h.Group != nil,
+			NoIommu: h.NoIOMMU, DmaBase: h.DMABase, DmaSize: h.DMASize,
+		}
 		files[fdDevice] = h.Device
 		if files = append(files, h.IOMMU); h.Group != nil {
 			files = append(files, h.Group)

@@ -966,10 +966,15 @@ func (x *AttachRequest) GetVfio() *VFIO {
 // VFIO is an opened PCI device. Its descriptors are that of what maps memory
 // and, if there is one, that of the group.
 type VFIO struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Address       string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
-	Group         bool                   `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"` // opened by way of its group
-	Ioas          uint32                 `protobuf:"varint,3,opt,name=ioas,proto3" json:"ioas,omitempty"`   // address space in iommufd, without a group
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Address string                 `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Group   bool                   `protobuf:"varint,2,opt,name=group,proto3" json:"group,omitempty"` // opened by way of its group
+	Ioas    uint32                 `protobuf:"varint,3,opt,name=ioas,proto3" json:"ioas,omitempty"`   // address space in iommufd, without a group
+	// No IOMMU translates: device addresses are physical, and the arena is at
+	// dma_base, dma_size bytes long.
+	NoIommu       bool   `protobuf:"varint,4,opt,name=no_iommu,json=noIommu,proto3" json:"no_iommu,omitempty"`
+	DmaBase       uint64 `protobuf:"varint,5,opt,name=dma_base,json=dmaBase,proto3" json:"dma_base,omitempty"`
+	DmaSize       uint64 `protobuf:"varint,6,opt,name=dma_size,json=dmaSize,proto3" json:"dma_size,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1021,6 +1026,27 @@ func (x *VFIO) GetGroup() bool {
 func (x *VFIO) GetIoas() uint32 {
 	if x != nil {
 		return x.Ioas
+	}
+	return 0
+}
+
+func (x *VFIO) GetNoIommu() bool {
+	if x != nil {
+		return x.NoIommu
+	}
+	return false
+}
+
+func (x *VFIO) GetDmaBase() uint64 {
+	if x != nil {
+		return x.DmaBase
+	}
+	return 0
+}
+
+func (x *VFIO) GetDmaSize() uint64 {
+	if x != nil {
+		return x.DmaSize
 	}
 	return 0
 }
@@ -2239,11 +2265,14 @@ const file_driver_proto_rawDesc = "" +
 	"\x04vfio\x18\x06 \x01(\v2\x14.nicd.driver.v1.VFIOR\x04vfio\x1a9\n" +
 	"\vQuirksEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"J\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x9b\x01\n" +
 	"\x04VFIO\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x14\n" +
 	"\x05group\x18\x02 \x01(\bR\x05group\x12\x12\n" +
-	"\x04ioas\x18\x03 \x01(\rR\x04ioas\"m\n" +
+	"\x04ioas\x18\x03 \x01(\rR\x04ioas\x12\x19\n" +
+	"\bno_iommu\x18\x04 \x01(\bR\anoIommu\x12\x19\n" +
+	"\bdma_base\x18\x05 \x01(\x04R\admaBase\x12\x19\n" +
+	"\bdma_size\x18\x06 \x01(\x04R\admaSize\"m\n" +
 	"\vAttachReply\x12(\n" +
 	"\x04info\x18\x01 \x01(\v2\x14.nicd.driver.v1.InfoR\x04info\x124\n" +
 	"\bidentity\x18\x02 \x01(\v2\x18.nicd.driver.v1.IdentityR\bidentity\"V\n" +
