@@ -194,7 +194,6 @@ const (
 	DropTruncated              // the device ran out of descriptors in the middle
 	DropTooLong                // longer than the device or MaxFragments allow
 	DropDevice                 // another error that the device reported
-	DropNoBuffer               // no buffer to replace the packet's: it was recycled
 	DropPortFull               // the port took no more
 	DropTxMalformed            // a transmit packet that makes no sense
 	DropTxTooLong              // longer than the MTU, or a header too long, with no segmentation
@@ -212,6 +211,6 @@ func (r DropReason) String() string {
 }
 
 var dropNames = [NumDropReasons]string{
-	"none", "rx_crc", "rx_truncated", "rx_too_long", "rx_device_error", "rx_no_buffer", "rx_port_full",
+	"none", "rx_crc", "rx_truncated", "rx_too_long", "rx_device_error", "rx_port_full",
 	"tx_malformed", "tx_too_long", "tx_link_down", "tx_stopped", "tx_no_buffer",
 }

@@ -372,6 +372,17 @@ var mistakes = []struct {
 			}}
 		}
 	}}},
+	{"bells after the first refill are forgotten", "starve.port", "82540EM", broken{device: func(d *brokenDevice) {
+		d.rx = func(q framework.RxQueue) framework.RxQueue {
+			first := true
+			return &brokenRx{RxQueue: q, bell: func(q framework.RxQueue) {
+				if first {
+					first = false
+					q.Bell()
+				}
+			}}
+		}
+	}}},
 	{"the bell is forgotten", "transmit.wrap", "vmxnet3-4", broken{device: txQueue(brokenTx{bell: func(framework.TxQueue) {}})}},
 	{"put rings", "transmit.full", "82574L", broken{device: txQueue(brokenTx{put: func(q framework.TxQueue, b *framework.Batch, from int) int {
 		n := q.Put(b, from)

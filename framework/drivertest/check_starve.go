@@ -19,6 +19,8 @@ var starveChecks = []*check{
 		doc: "A packet for whose second half there is no buffer arrives whole, or as a bad one, or not, and those after it are good."},
 	{name: "starve.engine", needs: []Ability{Drops}, run: starveEngine,
 		doc: "When the port keeps all buffers and gives them back at last, the engine receives again."},
+	{name: "starve.port", needs: []Ability{FlowControl}, run: starvePort,
+		doc: "A port that keeps all buffers now and then loses nothing behind flow control, with rings of any length and frames of any."},
 }
 
 func seqOf(frame []byte) int { return int(binary.BigEndian.Uint32(frame[38:])) }
@@ -144,16 +146,7 @@ func starveJumbo(t *c) {
 func starveEngine(t *c) {
 	s := t.stack(stackOptions{setup: Setup{NoFlowControl: true}})
 	s.port.keep(true)
-	sent := 0
-	for range 2000 {
-		s.inject(in(sent, 64))
-		sent++
-	}
-	s.until("no buffer left", func() bool {
-		s.inject(in(sent, 64))
-		sent++
-		return s.rxCounter(engine.RxDropNoBuffer) > 0
-	})
+	s.untilStarved(in(1, 64))
 	s.port.keep(false)
 	s.port.giveBack()
 	s.until("a frame", func() bool {
@@ -165,5 +158,80 @@ func starveEngine(t *c) {
 		}
 		return false
 	})
+	if n := s.rxCounter(engine.RxDropPortFull); n != 0 {
+		t.Errorf("the engine dropped %d packets", n)
+	}
 	s.finish()
+}
+
+// untilStarved injects frames until the pool is dry and nothing arrives any more.
+func (s *stack) untilStarved(frame []byte) {
+	const enough = 20 // looks in a row
+	idle, had := 0, uint64(0)
+	s.until("no buffer left", func() bool {
+		for range 64 {
+			s.inject(frame)
+		}
+		now := s.rxCounter(engine.RxPackets)
+		if idle++; now != had || s.rxCounter(engine.RxAllocFailed) == 0 {
+			idle, had = 0, now
+		}
+		return idle == enough
+	})
+}
+
+// starvePort keeps all that it gets while frames of all lengths arrive, and gives it
+// back when nothing comes any more. The device has to get through a whole frame with
+// each of its rings as short as it can be and full again.
+func starvePort(t *c) {
+	none := framework.LRONone
+	s := t.stack(stackOptions{options: rig.Options{Config: oneQueue}, lro: &none})
+	rings := []int{s.plan.RxDescriptors, s.info.RxRing.Min, 3 * stackRx / 2}
+	next := 0
+	for _, n := range rings {
+		n = max(n-n%max(s.info.RxRing.Multiple, 1), s.info.RxRing.Min)
+		s.change(func(p *engine.Plan) { p.RxDescriptors, p.MTU = n, min(9000, s.info.MaxMTU) })
+		t.starveRing(s, &next)
+	}
+	for n := engine.RxDropCRC; n <= engine.RxDropPortFull; n++ {
+		if lost := s.rxCounter(n); lost != 0 {
+			t.Errorf("%s: %d", engine.RxCounters[n].Name, lost)
+		}
+	}
+	if s.rxCounter(engine.RxAllocFailed) == 0 {
+		t.Error("there was no want of buffers: nothing was tested")
+	}
+	s.finish()
+}
+
+// starveRing sends twice as much as there are buffers for.
+func (t *c) starveRing(s *stack, next *int) {
+	sizes := []int{64, 1400}
+	if s.plan.MTU >= 8500 {
+		sizes = []int{64, 8000, 1400}
+	}
+	from := *next
+	frame := func(seq int) []byte { return in(seq, sizes[seq%len(sizes)]) }
+	s.port.keep(true)
+	sending := inBackground(func() {
+		for i := range 2 * stackRx {
+			s.inject(frame(from + i))
+		}
+	})
+	s.until("all frames", func() bool {
+		got := s.port.take()
+		for _, a := range got {
+			if string(a.bytes) != string(frame(*next)) {
+				t.Fatalf("%d bytes arrive instead of frame %d of %d bytes", len(a.bytes), *next, len(frame(*next)))
+			}
+			*next++
+		}
+		if len(got) == 0 {
+			s.port.giveBack()
+		}
+		return *next == from+2*stackRx
+	})
+	<-sending
+	s.port.keep(false)
+	s.port.giveBack()
 }

@@ -51,13 +51,13 @@ const (
 	RxDropTruncated
 	RxDropTooLong
 	RxDropDevice
-	RxDropNoBuffer
 	RxDropPortFull
 	RxChecksumBad
 	RxBuffersPosted
 	RxBuffersOutstanding
 	RxBuffersFree
 	RxAllocFailed
+	RxRingDry
 	RxPostRefused
 	RxBadReclaim
 	RxRefills
@@ -101,13 +101,13 @@ var RxCounters = [numRxCounters]CounterInfo{
 	RxDropTruncated:      {"rx_drop_truncated", "Dropped: the device ran out of descriptors in the middle.", Packets, true},
 	RxDropTooLong:        {"rx_drop_too_long", "Dropped: longer than the device or the framework allow.", Packets, true},
 	RxDropDevice:         {"rx_drop_device_error", "Dropped: another error that the device or its driver made.", Packets, true},
-	RxDropNoBuffer:       {"rx_drop_no_buffer", "Dropped: no buffer was there to replace the packet's, which went back to the ring.", Packets, true},
 	RxDropPortFull:       {"rx_drop_port_full", "Dropped: the upper side took no more.", Packets, true},
 	RxChecksumBad:        {"rx_csum_bad", "Delivered packets with a wrong checksum.", Packets, true},
 	RxBuffersPosted:      {"rx_buffers_posted", "Buffers that the device has now.", Level, false},
 	RxBuffersOutstanding: {"rx_buffers_above", "Buffers that the upper side has now.", Level, false},
 	RxBuffersFree:        {"rx_buffers_free", "Buffers in the queue's pool now.", Level, false},
-	RxAllocFailed:        {"rx_alloc_failed", "Refills that found too few buffers.", Times, true},
+	RxAllocFailed:        {"rx_alloc_failed", "Refills that found too few buffers in the queue's pool: the others are above. Nothing is dropped for that.", Times, true},
+	RxRingDry:            {"rx_ring_dry", "Times that the device was left without any buffer. Until some come back it pauses its peer, or drops and counts that itself.", Times, true},
 	RxPostRefused:        {"rx_post_refused", "Refills of which the device took fewer buffers than it has room for.", Times, true},
 	RxBadReclaim:         {"rx_bad_reclaim", "Buffers that came back from above although they were not there.", Buffers, true},
 	RxRefills:            {"rx_refills", "Times that buffers were given to the device.", Times, false},

@@ -106,7 +106,7 @@ func (e *Engine) adopt(queues framework.Queues) {
 }
 
 func (e *Engine) startRx(q int, dev framework.RxQueue) {
-	if e.rx[q].start(dev, e.plan.RxDescriptors-1, e.rxCapacity()) {
+	if e.rx[q].start(dev, e.rxCapacity()) {
 		return
 	}
 	e.page.add(ShortOfBuffers, 1)

@@ -30,9 +30,9 @@ type rxQueue struct {
 
 	batch    framework.Batch // with room for the budget
 	back     []framework.Buffer
-	capacity int // buffers that the device can hold
-	low      int // below that, received packets' buffers go back to the ring
-	short    bool
+	capacity int  // buffers that the device can hold
+	short    bool // it holds fewer, for want of any: the task asks to be woken when some come back
+	dry      bool // it holds none
 	faulty   bool // stopped polling; the admin task resets the queue
 	forget   bool // unsafe-forget-coalesced
 
@@ -67,17 +67,10 @@ func (q *rxQueue) setBudget(n int) {
 	q.batch = *framework.NewBatch(n, 4*n+framework.MaxFragments)
 }
 
-// start takes over a started device's queue and fills its ring. It tells whether
-// there were enough buffers.
-// The ring takes perRing buffers; a device with more rings has capacity for a
-// multiple of that.
-func (q *rxQueue) start(dev framework.RxQueue, perRing, capacity int) bool {
-	q.dev, q.capacity, q.faulty = dev, capacity, false
-	// Packets may need a buffer of the first ring, and the last buffers may all be
-	// in the others, which are filled after it.
-	perRing = min(perRing, capacity)
-	others := max(min(capacity, len(q.pool.places))-perRing, 0)
-	q.low = others + min(perRing/4, (len(q.pool.places)-others)/4, framework.MaxFragments)
+// start takes over a started device's queue and fills its rings, which hold
+// capacity buffers together. It tells whether there were enough.
+func (q *rxQueue) start(dev framework.RxQueue, capacity int) bool {
+	q.dev, q.capacity, q.dry, q.faulty = dev, capacity, false, false
 	q.reclaim()
 	return q.refill()
 }
@@ -85,7 +78,7 @@ func (q *rxQueue) start(dev framework.RxQueue, perRing, capacity int) bool {
 // stop gives the queue up after the device has stopped.
 func (q *rxQueue) stop() {
 	q.pool.recover()
-	q.dev, q.short = nil, false
+	q.dev, q.short, q.dry = nil, false, false
 	q.publish(true)
 }
 
@@ -106,11 +99,7 @@ func (q *rxQueue) round() bool {
 	}
 	if len(b.Packets) == 0 {
 		q.count[RxEmptyPolls]++
-		if q.short {
-			q.reclaim()
-			q.topUp()
-		}
-		return false
+		return q.short && !q.faulty && q.replenish()
 	}
 	if q.exhausted(b) {
 		q.count[RxBudgetExhausted]++
@@ -123,7 +112,6 @@ func (q *rxQueue) round() bool {
 	if bad {
 		q.dropBad(b)
 	}
-	q.protectRing(b)
 	q.deliver(q.coalesce(b))
 	q.publish(false)
 	return true
@@ -276,12 +264,27 @@ func (q *rxQueue) reclaim() {
 
 // refill replaces the buffers that a poll took, counts it if there are too few,
 // and tells whether the ring is full.
+//
+// A ring that cannot be refilled runs low, and then dry: what was received is
+// delivered all the same. Where there is flow control the device pauses its peer
+// meanwhile, and nothing is lost; elsewhere it drops what it has no buffer for, and
+// counts that itself. A dry ring receives nothing, so no interrupt will tell of
+// it: the task is woken when buffers come back (see task.arm).
 func (q *rxQueue) refill() bool {
 	q.topUp()
 	if q.short {
 		q.count[RxAllocFailed]++
 	}
 	return !q.short
+}
+
+// replenish gives a short ring what has come back from above and tells whether
+// that was anything.
+func (q *rxQueue) replenish() bool {
+	had := q.pool.posted
+	q.reclaim()
+	q.topUp()
+	return q.pool.posted > had
 }
 
 // topUp posts as many buffers as there are and as fit.
@@ -301,24 +304,14 @@ func (q *rxQueue) topUp() {
 		q.count[RxRefills]++
 		q.dev.Bell()
 	}
+	q.setDry(q.pool.posted == 0)
 }
 
-// protectRing drops the newest packets if the ring would run dry without their
-// buffers: a ring without buffers receives nothing, and nothing would wake it.
-func (q *rxQueue) protectRing(b *framework.Batch) {
-	if q.pool.posted >= q.low || q.faulty {
-		return
+func (q *rxQueue) setDry(dry bool) {
+	if dry && !q.dry {
+		q.count[RxRingDry]++
 	}
-	missing := q.low - q.pool.posted
-	n := len(b.Packets)
-	for n > 0 && missing > 0 {
-		n--
-		missing -= int(b.Packets[n].Frags)
-		q.count[RxDropNoBuffer]++
-		q.recycle(b, &b.Packets[n])
-	}
-	b.Packets = b.Packets[:n]
-	q.topUp()
+	q.dry = dry
 }
 
 // coalesce runs software LRO over the batch if the queue has it.

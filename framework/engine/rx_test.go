@@ -2,6 +2,9 @@ package engine
 
 import (
 	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
 	"testing"
 
 	"nicd/framework"
@@ -110,29 +113,125 @@ func TestPortFull(t *testing.T) {
 	}
 }
 
-// TestStarvation: the upper side keeps every buffer. The ring must not run dry,
-// what cannot be replaced is dropped and counted, and all goes on when buffers
-// come back, without another interrupt having to come.
+// TestStarvation: the upper side keeps every buffer. All that was received is
+// delivered, the ring runs dry, which is counted apart from the pool's having run
+// dry before, and when buffers come back receive goes on: no interrupt comes
+// meanwhile, and the rig's clock stands still.
 func TestStarvation(t *testing.T) {
 	r := newRig(t, 1, nil)
 	r.up.keep = true
 	r.start()
-	const n = 5000
-	for i := range n {
+	for i := range rxPerQueue {
 		r.arrive(0, numbered(i, 200), framework.Packet{}, 0)
 	}
-	r.until("all polled", func() bool { return r.rxCount(0, RxPackets) == n })
-	if r.rxCount(0, RxDropNoBuffer) == 0 || r.rxCount(0, RxAllocFailed) == 0 {
-		t.Errorf("nothing was counted as short:\n%s", r.dump())
+	r.until("all delivered", func() bool { return len(r.deliveries(0)) == rxPerQueue })
+	r.until("asleep", func() bool { return r.e.tasks[0].state.Load() == idle })
+	if r.dev.receive(0, numbered(7, 200), framework.Packet{}, 0) {
+		t.Fatal("a buffer that nobody has")
 	}
-	if posted := r.rxCount(0, RxBuffersPosted); posted < 63 {
-		t.Errorf("the ring was left with %d buffers", posted)
+	if posted, dry := r.rxCount(0, RxBuffersPosted), r.rxCount(0, RxRingDry); posted != 0 || dry != 1 {
+		t.Errorf("the device has %d buffers, and had none %d times", posted, dry)
 	}
-	got := len(r.deliveries(0))
+	if pool := r.rxCount(0, RxAllocFailed); pool <= 1 {
+		t.Errorf("%d refills found too few buffers: the pool was dry before the ring", pool)
+	}
 	r.up.giveBack(0)
 	r.until("the ring is full again", func() bool { return r.rxCount(0, RxBuffersPosted) == 255 })
 	r.arrive(0, numbered(7, 200), framework.Packet{}, 0)
-	r.until("delivery goes on", func() bool { return len(r.deliveries(0)) == got+1 })
+	r.until("delivery goes on", func() bool { return len(r.deliveries(0)) == rxPerQueue+1 })
+	r.finish()
+	if n := r.rxDrops(0); n != 0 {
+		t.Errorf("%d packets were dropped", n)
+	}
+}
+
+// rxDrops is how many received packets of a queue were dropped, for any reason.
+func (r *rig) rxDrops(q int) (n uint64) {
+	for c := RxDropCRC; c <= RxDropPortFull; c++ {
+		n += r.rxCount(q, c)
+	}
+	return n
+}
+
+// giveBackSome returns up to n of the buffers that keep has kept, oldest first.
+func (u *fakeUpper) giveBackSome(q, n int) {
+	u.mu.Lock()
+	n = min(n, len(u.kept[q]))
+	u.back[q] = append(u.back[q], u.kept[q][:n]...)
+	u.kept[q] = u.kept[q][n:]
+	wake := u.wakeRx[q]
+	u.mu.Unlock()
+	wake()
+}
+
+// TestStalledPortBehindFlowControl: a port that holds everything, now and then, and
+// gives it back in any amount, loses nothing of what a wire with flow control
+// holds back, whatever the ring's size and however many buffers a packet takes.
+func TestStalledPortBehindFlowControl(t *testing.T) {
+	for _, ring := range []int{8, 9, 64, 601, 1024} {
+		for _, owner := range []framework.LROOwner{framework.LRONone, framework.LROSoftware} {
+			seed := rand.Uint64()
+			t.Run(fmt.Sprintf("ring of %d, LRO %v, seed %d", ring, owner, seed), func(t *testing.T) {
+				stall(t, ring, owner, rand.New(rand.NewPCG(seed, 0)))
+			})
+		}
+	}
+}
+
+func stall(t *testing.T, ring int, owner framework.LROOwner, rnd *rand.Rand) {
+	r := newRig(t, 1, func(r *rig) {
+		r.plan.RxDescriptors, r.plan.LRO = ring, owner
+		r.opts.RxBuffers[0].Count = min(rxPerQueue, 2*uint32(ring))
+	})
+	r.up.keep = true
+	r.start()
+	const n, chunk = 3000, 500
+	for i := range n {
+		size := 60 + rnd.IntN(6*chunk) // up to seven buffers: all but one that the smallest ring has
+		for !r.dev.receive(0, numbered(i, size), framework.Packet{}, chunk) {
+			r.up.giveBackSome(0, 1+rnd.IntN(20)) // the wire waits for these
+			runtime.Gosched()
+		}
+	}
+	r.until("all delivered", func() bool { return r.rxCount(0, RxAccepted) == n })
+	for i, d := range r.deliveries(0) {
+		if !bytes.Equal(d.frame, numbered(i, len(d.frame))) {
+			t.Fatalf("packet %d is another", i)
+		}
+	}
+	r.finish()
+	if lost := r.rxDrops(0); lost != 0 || r.rxCount(0, RxAllocFailed) == 0 {
+		t.Errorf("%d packets were lost, or there was no want of buffers:\n%s", lost, r.dump())
+	}
+}
+
+// teasingUpper gives one buffer back each time when the task is about to sleep.
+type teasingUpper struct{ *fakeUpper }
+
+func (u teasingUpper) ArmRx(q int) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if len(u.back[q]) == 0 && len(u.kept[q]) > 0 {
+		u.back[q] = append(u.back[q], u.kept[q][0])
+		u.kept[q] = u.kept[q][1:]
+	}
+	return len(u.back[q]) > 0
+}
+
+// TestBuffersThatTrickle: a task that is called back for one buffer at a time goes
+// on for as long as any come. A device that waits for enough of them for one packet
+// raises no interrupt, so a task that gave up would sleep for ever.
+func TestBuffersThatTrickle(t *testing.T) {
+	const pieces = 3 * maxVain
+	r := newRig(t, 1, nil)
+	r.up.keep = true
+	r.e.rx[0].upper = teasingUpper{r.up}
+	r.start()
+	r.arrive(0, numbered(1, 100*pieces), framework.Packet{}, 100)
+	r.until("delivered", func() bool { return len(r.deliveries(0)) == 1 })
+	for i := range 3 * rxPerQueue / pieces {
+		r.arrive(0, numbered(i, 100*pieces), framework.Packet{}, 100)
+	}
 	r.finish()
 }
 

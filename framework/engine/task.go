@@ -195,9 +195,10 @@ func (t *task) work() {
 // round does one round of each queue and tells whether there was anything to do.
 func (t *task) round(why uint32) bool {
 	worked := false
-	if t.rx != nil && t.rx.round() {
-		worked = true
-		if why == byTick {
+	if t.rx != nil {
+		had := t.rx.count[RxPackets]
+		worked = t.rx.round()
+		if why == byTick && t.rx.count[RxPackets] != had {
 			t.rx.count[RxLostInterrupts]++
 		}
 	}
@@ -219,7 +220,8 @@ func (t *task) yield() {
 }
 
 // arm says above that the task is about to sleep, and tells whether it should
-// not.
+// not. A receive ring that is short of buffers waits for some to come back: if it
+// is empty, nothing else would wake the task.
 func (t *task) arm() bool {
 	if t.rx != nil && t.rx.short && t.rx.upper.ArmRx(t.rx.id) {
 		return true
