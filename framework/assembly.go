@@ -5,8 +5,8 @@ package framework
 // there yet stays in it, with the buffers that it has, from one Poll to the next.
 // It belongs to its queue's owner.
 //
-// The use, for each descriptor, while Room: Begin if it is the packet's first,
-// Add its buffer, set what is known in Packet, and at the packet's end Deliver.
+// The use, for each descriptor, while Room: Append its buffer, set what is known
+// in Packet, and at the packet's end Deliver.
 type Assembly struct {
 	// Packet is what is known of the packet so far. First, Len and Frags are the
 	// assembly's.
@@ -40,6 +40,22 @@ func (a *Assembly) Add(b Buffer, n uint32) bool {
 	return true
 }
 
+// Append is for a descriptor with which the device says that it has written n bytes
+// to b, a buffer of limit bytes. It begins a packet if none is open, takes no more
+// than limit, which makes the packet a bad one, and tells whether b is the packet's
+// now. If not, because nothing is in it or by the rule of Add, b stays the queue's,
+// to be posted again.
+func (a *Assembly) Append(b Buffer, n, limit uint32) (kept bool) {
+	if !a.open {
+		a.Begin()
+	}
+	if n > limit {
+		n = limit
+		a.Fail(DropDevice)
+	}
+	return n > 0 && a.Add(b, n)
+}
+
 // Fail makes the packet a bad one. The first reason stands.
 func (a *Assembly) Fail(why DropReason) {
 	if a.Packet.Error == NoDrop {
@@ -49,6 +65,38 @@ func (a *Assembly) Fail(why DropReason) {
 
 // Fragments are the packet's fragments so far.
 func (a *Assembly) Fragments() []Fragment { return a.frags[:a.n] }
+
+// Coalesce says that the device has merged TCP segments into the packet, which is
+// whole: how many and of how many bytes of payload, as far as the device says so; 0
+// is not known. What can be worked out from the headers is: the size from the
+// number, the number from the size. If neither is known, a TCP packet longer than
+// longest, which is the longest frame that comes off the wire, is as many segments
+// as it takes at least, of no known size. What comes out as one segment is not
+// merged, whatever the device calls it.
+func (a *Assembly) Coalesce(buffers *Buffers, segments, size, longest uint32) {
+	p := &a.Packet
+	if a.n == 0 {
+		return
+	}
+	header := uint32(TCPHeaderLen(buffers.Bytes(a.frags[0])))
+	if header >= p.Len {
+		header = 0
+	}
+	payload := p.Len - header
+	switch {
+	case segments > 1 && size == 0 && header > 0:
+		size = (payload + segments - 1) / segments
+	case segments <= 1 && size > 0 && header > 0:
+		segments = (payload + size - 1) / size
+	case segments <= 1 && p.Flags&TCP != 0 && p.Len > longest:
+		segments, size = (p.Len+longest-1)/longest, 0
+	}
+	if segments <= 1 {
+		return
+	}
+	p.Flags |= Coalesced
+	p.Segments, p.SegmentSize, p.HeaderLen = uint16(segments), uint16(size), uint16(header)
+}
 
 // Deliver ends the packet and appends it to dst, which has room. If nothing was
 // added to it and nothing is wrong with it, there was no packet.
