@@ -34,6 +34,7 @@ func (d *decoder) config(body *hclsyntax.Body) *Config {
 	s := d.section("the config", body)
 	s.one("daemon", 0, func(b *hclsyntax.Block) { d.daemon(b, &c.Daemon) })
 	s.each("wire", 1, func(b *hclsyntax.Block) { c.Wires = append(c.Wires, d.wire(b)) })
+	s.each("bus", 2, func(b *hclsyntax.Block) { d.bus(b, c) })
 	s.each("driver", 1, func(b *hclsyntax.Block) { c.Drivers = append(c.Drivers, d.driver(b)) })
 	s.each("interface", 1, func(b *hclsyntax.Block) { c.Interfaces = append(c.Interfaces, d.netInterface(b)) })
 	s.each("stream", 1, func(b *hclsyntax.Block) { c.Streams = append(c.Streams, d.stream(b)) })
@@ -46,24 +47,26 @@ func (d *decoder) config(body *hclsyntax.Body) *Config {
 func (d *decoder) unique(body *hclsyntax.Body) {
 	first := map[[2]string]int{}
 	for _, b := range body.Blocks {
-		if len(b.Labels) != 1 {
+		last := len(b.Labels) - 1
+		if last < 0 {
 			continue
 		}
-		key := [2]string{b.Type, b.Labels[0]}
+		key := [2]string{b.Type, b.Labels[last]} // of a bus, too: its kind is no part of its name
 		if line, ok := first[key]; ok {
-			d.problem(b.LabelRanges[0], "a second %s %q; the first is on line %d", b.Type, b.Labels[0], line)
+			d.problem(b.LabelRanges[last], "a second %s %q; the first is on line %d", b.Type, b.Labels[last], line)
 			continue
 		}
 		first[key] = b.TypeRange.Start.Line
 	}
 }
 
-// name is a block's label, which has to do as a file name and an interface name.
+// name is a block's last label, which has to do as a file name and an interface name.
 func (d *decoder) name(b *hclsyntax.Block) string {
-	n := b.Labels[0]
+	last := len(b.Labels) - 1
+	n := b.Labels[last]
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	if n == "" || len(n) > 15 || strings.Trim(n, letters+"._-") != "" || !strings.Contains(letters, n[:1]) {
-		d.problem(b.LabelRanges[0], "name %q of %s: a name is 1 to 15 letters, digits, '.', '_' and '-', and begins with a letter or digit", n, b.Type)
+		d.problem(b.LabelRanges[last], "name %q of %s: a name is 1 to 15 letters, digits, '.', '_' and '-', and begins with a letter or digit", n, b.Type)
 		return "?" // whatever it is, it does not get into other messages
 	}
 	return n

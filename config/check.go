@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/hashicorp/hcl/v2"
+
 	"nicd/framework"
 )
 
@@ -20,6 +22,7 @@ func (d *decoder) check(c *Config) {
 		}
 	}
 	d.checkDrivers(c)
+	d.checkBuses(c)
 	d.checkWires(c)
 	d.checkMACs(c)
 	d.checkAddresses(c)
@@ -55,31 +58,46 @@ func (d *decoder) checkWires(c *Config) {
 	for _, w := range c.Wires {
 		names = append(names, w.Name)
 	}
-	for _, i := range c.Interfaces {
-		wire := ""
-		switch {
-		case i.Device.Sim != nil:
-			wire = i.Device.Sim.Wire
-		case i.Device.QEMU != nil && i.Device.QEMU.Netdev == NetdevWire:
-			wire = i.Device.QEMU.Wire
-		default:
-			continue
-		}
+	check := func(wire, owner string, at hcl.Range) {
 		if !slices.Contains(names, wire) {
-			d.problem(d.at(i.Device.Origin, "wire"), "unknown wire %q of interface %s%s", wire, i.Name, didYouMean(wire, names))
+			d.problem(at, "unknown wire %q of %s%s", wire, owner, didYouMean(wire, names))
+		}
+	}
+	for _, i := range c.Interfaces {
+		if s := i.Device.Sim; s != nil {
+			check(s.Wire, "interface "+i.Name, d.at(i.Device.Origin, "wire"))
+		}
+	}
+	for _, b := range c.Buses {
+		for _, q := range b.Devices {
+			if q.Network.Wire != "" {
+				check(q.Network.Wire, q.Origin.What, d.networkAt(&b, &q, "wire"))
+			}
 		}
 	}
 }
 
-// permanentMAC is the address that a model is given, nil if it has its own.
-func (d *Device) permanentMAC() *framework.MAC {
-	switch {
-	case d.Sim != nil:
-		return &d.Sim.MAC
-	case d.QEMU != nil:
-		return &d.QEMU.MAC
+// networkAt is where an attribute of a device's network stands: in its own block,
+// or in its bus's.
+func (d *decoder) networkAt(b *QEMUBus, q *QEMUDevice, attr string) hcl.Range {
+	if r, ok := d.places[q.Origin.What+" "+attr]; ok {
+		return r
 	}
-	return nil
+	return d.at(b.Origin, attr)
+}
+
+// permanentMAC is the address that an interface's model is given and where that
+// is said, nil if the device has its own.
+func (c *Config) permanentMAC(i Interface) (*framework.MAC, Origin) {
+	if s := i.Device.Sim; s != nil {
+		return &s.MAC, i.Device.Origin
+	}
+	if a := i.Device.QEMU; a != nil {
+		if _, q := c.QEMUDevice(*a); q != nil {
+			return &q.MAC, q.Origin
+		}
+	}
+	return nil, Origin{}
 }
 
 // checkMACs gives each model an address and reports those that two interfaces
@@ -96,14 +114,14 @@ func (d *decoder) checkMACs(c *Config) {
 		if i.MAC != (framework.MAC{}) {
 			claim(i.MAC, i, i.Origin)
 		}
-		if m := i.Device.permanentMAC(); m != nil && *m != (framework.MAC{}) {
-			claim(*m, i, i.Device.Origin)
+		if m, o := c.permanentMAC(i); m != nil && *m != (framework.MAC{}) {
+			claim(*m, i, o)
 		}
 	}
 	// Locally administered, "nicd" and a number.
 	next := framework.MAC{0x02, 'n', 'i', 'c', 0, 0}
 	for _, i := range c.Interfaces {
-		m := i.Device.permanentMAC()
+		m, _ := c.permanentMAC(i)
 		if m == nil || *m != (framework.MAC{}) {
 			continue
 		}
@@ -166,11 +184,9 @@ func (d *decoder) checkSockets(c *Config) {
 func (d *decoder) checkTAPs(c *Config) {
 	owner, fdOwner := map[string]string{}, map[int]string{}
 	for _, i := range c.Interfaces {
-		if q := i.Device.QEMU; q != nil && q.Netdev == NetdevTAP {
-			if other, ok := owner[q.TAP]; ok {
-				d.problem(d.at(i.Device.Origin, "tap"), "interface %s has the Linux interface %s of interface %s", i.Name, q.TAP, other)
-			}
-			owner[q.TAP] = i.Name
+		if a := i.Device.QEMU; a != nil {
+			b, q := c.QEMUDevice(*a)
+			d.claimNetwork(b, q, i, owner)
 		}
 		t := i.Port.TAP
 		if t == nil {
@@ -187,6 +203,25 @@ func (d *decoder) checkTAPs(c *Config) {
 		}
 		owner[t.Name] = i.Name
 	}
+}
+
+// claimNetwork reports what the network of an interface's device can't share. owner
+// is by the name of the Linux interface, or by the path of the socket.
+func (d *decoder) claimNetwork(b *QEMUBus, q *QEMUDevice, i Interface, owner map[string]string) {
+	if q == nil {
+		return // reported
+	}
+	claim := func(attr, what, name string) {
+		if name == "" {
+			return
+		}
+		if other, ok := owner[name]; ok && other != i.Name {
+			d.problem(d.networkAt(b, q, attr), "interface %s has the %s %s of interface %s; say another in device %q { } of bus %s", i.Name, what, name, other, q.Name, b.Name)
+		}
+		owner[name] = i.Name
+	}
+	claim("tap", "Linux interface", q.Network.TAP)
+	claim("local", "socket", q.Network.Local)
 }
 
 // checkBridges reports bridges that lead nowhere.

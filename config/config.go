@@ -10,6 +10,7 @@
 //
 //	daemon { ... }             at most one
 //	wire "NAME" { ... }        a virtual wire between simulated devices
+//	bus "qemu" "NAME" { ... }  device models of QEMU's, all in one process
 //	driver "NAME" { ... }      how a driver runs, and its quirks
 //	interface "NAME" { ... }   a device, its driver, what sits above it
 //	stream "NAME" { ... }      TCP traffic between two netstack ports
@@ -31,6 +32,7 @@ import (
 type Config struct {
 	Daemon     Daemon
 	Wires      []Wire
+	Buses      []QEMUBus
 	Drivers    []Driver // those with a block, then bundled ones that an interface uses
 	Interfaces []Interface
 	Streams    []Stream
@@ -127,7 +129,7 @@ type Device struct {
 	Sim      *SimDevice
 	VFIOUser *VFIOUserDevice
 	VFIO     *VFIODevice
-	QEMU     *QEMUDevice
+	QEMU     *QEMUAddress
 	Origin   Origin
 }
 
@@ -155,19 +157,47 @@ type VFIODevice struct {
 	AllowUnsafeNoIOMMU bool
 }
 
-// QEMUDevice is one of QEMU's device models, in a QEMU that nicd runs.
+// QEMUAddress is a device on one of Config.Buses: "qemu:BUS/DEVICE".
+type QEMUAddress struct {
+	Bus, Device string
+}
+
+func (a QEMUAddress) String() string { return "qemu:" + a.Bus + "/" + a.Device }
+
+// QEMUBus is a QEMU that nicd runs, with the devices in it.
+type QEMUBus struct {
+	Name    string
+	Program string // the QEMU; "" leaves it to nicd
+	// Network is what devices are connected to whose blocks do not say.
+	Network Network
+	// Devices are those with a block, then models that an interface names as they
+	// are. They may be more than interfaces use.
+	Devices []QEMUDevice
+	Origin  Origin
+}
+
+// MaxQEMUDevices is how many of a QEMUBus's devices interfaces can use.
+const MaxQEMUDevices = 4
+
+// QEMUDevice is one of QEMU's device models.
 type QEMUDevice struct {
+	Name    string        // on its bus
 	Model   string        // of the Vocabulary's QEMUModels
-	MAC     framework.MAC // permanent address, never zero
-	Program string        // the QEMU; "" leaves it to nicd
-	Netdev  string        // one of the following
-	Wire    string        // NetdevWire: of one of Config.Wires
-	TAP     string        // NetdevTAP: the Linux interface
+	MAC     framework.MAC // permanent address; not zero if an interface uses the device
+	Network Network
+	Origin  Origin
+}
+
+// Network is what a QEMUDevice is connected to.
+type Network struct {
+	Netdev string // one of the following
+	Wire   string // NetdevWire: of one of Config.Wires
+	TAP    string // NetdevTAP: the Linux interface
 	// NetdevDgram: unix datagram sockets, QEMU's own and the one that it sends to.
 	Local, Remote string
 }
 
-// Kinds of network that a QEMUDevice is connected to.
+// Kinds of Network.
 const (
 	NetdevUser  = "user"  // QEMU's own, in user space
 	NetdevTAP   = "tap"   // a Linux interface
@@ -220,6 +250,23 @@ func (c *Config) Driver(name string) (Driver, bool) {
 		}
 	}
 	return Driver{}, false
+}
+
+// QEMUDevice is a device and the bus that it is on, nil if there is none.
+func (c *Config) QEMUDevice(a QEMUAddress) (*QEMUBus, *QEMUDevice) {
+	for i := range c.Buses {
+		b := &c.Buses[i]
+		if b.Name != a.Bus {
+			continue
+		}
+		for j := range b.Devices {
+			if b.Devices[j].Name == a.Device {
+				return b, &b.Devices[j]
+			}
+		}
+		return b, nil
+	}
+	return nil, nil
 }
 
 // Interface is the interface of a name.

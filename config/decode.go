@@ -149,6 +149,8 @@ func (s *section) each(kind string, labels int, do func(b *hclsyntax.Block)) {
 			do(b)
 		case labels == 0:
 			s.problem(b.TypeRange, "block %s has no label, this has %d", kind, len(b.Labels))
+		case labels == 2:
+			s.problem(b.TypeRange, "block %s has a kind and a name: write %s \"qemu\" \"NAME\" {", kind, kind)
 		default:
 			s.problem(b.TypeRange, "block %s has a name: write %s \"NAME\" {", kind, kind)
 		}

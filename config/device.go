@@ -2,7 +2,6 @@ package config
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -29,9 +28,10 @@ func (d *decoder) device(b *hclsyntax.Block, owner string) Device {
 		}
 		s.bool("allow_unsafe_noiommu", &dev.VFIO.AllowUnsafeNoIOMMU)
 	case "qemu":
-		dev.QEMU = d.qemuDevice(s, b, dev.Origin)
+		d.problem(b.LabelRanges[0], "device of interface %s: a device of QEMU's is on a bus: write bus \"qemu\" \"NAME\" { } beside the interface, and device = \"qemu:NAME/MODEL\" in it", owner)
+		return dev
 	default:
-		d.problem(b.LabelRanges[0], "unknown bus %q of %s%s", b.Labels[0], dev.Origin.What, didYouMean(b.Labels[0], []string{"qemu", "sim", "vfio", "vfio-user"}))
+		d.problem(b.LabelRanges[0], "unknown bus %q of %s%s", b.Labels[0], dev.Origin.What, didYouMean(b.Labels[0], []string{"sim", "vfio", "vfio-user"}))
 		return dev
 	}
 	s.end(nil)
@@ -75,29 +75,4 @@ func (d *decoder) simDevice(s *section, b *hclsyntax.Block, o Origin) *SimDevice
 		}
 	})
 	return sim
-}
-
-// qemuDevice decodes a model of QEMU's and the one network that it is connected to.
-func (d *decoder) qemuDevice(s *section, b *hclsyntax.Block, o Origin) *QEMUDevice {
-	q := &QEMUDevice{}
-	if at, ok := s.required("model", &q.Model, b, o); ok && !slices.Contains(d.vocabulary.qemuModels(), q.Model) {
-		d.problem(at, "QEMU has no model %q%s", q.Model, didYouMean(q.Model, d.vocabulary.qemuModels()))
-	}
-	s.mac("mac", &q.MAC, o)
-	if _, ok := s.string("program", &q.Program); ok && strings.Contains(q.Program, "/") {
-		q.Program = d.path(q.Program)
-	}
-	q.Netdev = NetdevUser
-	s.choice("netdev", &q.Netdev, NetdevUser, NetdevTAP, NetdevDgram, NetdevWire)
-	switch q.Netdev {
-	case NetdevTAP:
-		s.required("tap", &q.TAP, b, o)
-	case NetdevWire:
-		s.required("wire", &q.Wire, b, o)
-	case NetdevDgram:
-		s.required("local", &q.Local, b, o)
-		s.required("remote", &q.Remote, b, o)
-		q.Local, q.Remote = d.path(q.Local), d.path(q.Remote)
-	}
-	return q
 }

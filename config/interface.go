@@ -41,7 +41,11 @@ func (d *decoder) netInterface(b *hclsyntax.Block) Interface {
 	})
 	s.one("features", 0, func(f *hclsyntax.Block) { i.Features = d.features(f, i.Origin.What) })
 	s.one("quirks", 0, func(q *hclsyntax.Block) { i.Quirks = d.quirks(q, i.Driver, i.Origin.What) })
-	if !s.one("device", 1, func(v *hclsyntax.Block) { i.Device = d.device(v, name) }) {
+	addressed := s.deviceAddress(&i.Device, name)
+	switch block := s.one("device", 1, func(v *hclsyntax.Block) { i.Device = d.device(v, name) }); {
+	case block && addressed:
+		d.problem(b.Body.Attributes["device"].NameRange, "interface %q has two devices, this and a block", name)
+	case !block && !addressed:
 		d.problem(b.TypeRange, "interface %q has no device; write device \"sim\" { } in it", name)
 	}
 	if !s.one("port", 1, func(p *hclsyntax.Block) { i.Port = d.port(p, name) }) {

@@ -68,8 +68,8 @@ func (d *decoder) tap(s *section, owner string, o Origin) *TAPPort {
 	if ok {
 		d.place(o.What, "name", at)
 	}
-	if ok && (t.Name == "" || len(t.Name) > maxLinuxName || strings.ContainsAny(t.Name, "/:% \t\n") || t.Name == "." || t.Name == "..") {
-		d.problem(at, "name is a Linux interface's, of 1 to %d characters and without /, : or blanks, not %q", maxLinuxName, t.Name)
+	if ok && !linuxName(t.Name) {
+		d.problem(at, linuxNameIs, "name", maxLinuxName, t.Name)
 	}
 	s.list("fd", cty.Number, "a descriptor's number", func(v cty.Value, at hcl.Range) {
 		n, _ := v.AsBigFloat().Int64()
@@ -85,6 +85,14 @@ func (d *decoder) tap(s *section, owner string, o Origin) *TAPPort {
 
 // maxLinuxName is IFNAMSIZ without the zero at the end.
 const maxLinuxName = 15
+
+// linuxNameIs is a problem's text: attribute, maxLinuxName, what it is.
+const linuxNameIs = "%s is a Linux interface's, of 1 to %d characters and without /, : or blanks, not %q"
+
+// linuxName tells whether a Linux interface can have the name.
+func linuxName(s string) bool {
+	return s != "" && len(s) <= maxLinuxName && !strings.ContainsAny(s, "/:% \t\n") && s != "." && s != ".."
+}
 
 // hostAddress tells whether p is an address that an interface can have.
 func hostAddress(p netip.Prefix) bool {

@@ -48,6 +48,7 @@ type Daemon struct {
 	began      time.Time
 	catalogue  *catalogue
 	wires      map[string]*sim.Wire
+	buses      map[string]*qemuBus
 	interfaces []*netInterface
 	bridges    map[string]*forward.Bridge
 	streams    []*stream
@@ -63,7 +64,7 @@ type Daemon struct {
 // Start brings up everything that the config asks for. When it fails, nothing is
 // left behind, and the error is one line. ctx bounds the start only.
 func Start(ctx context.Context, o Options) (*Daemon, error) {
-	d := &Daemon{options: o, config: o.Config, log: o.Log, began: time.Now(), bridges: map[string]*forward.Bridge{}}
+	d := &Daemon{options: o, config: o.Config, log: o.Log, began: time.Now(), bridges: map[string]*forward.Bridge{}, buses: map[string]*qemuBus{}}
 	if err := d.start(ctx); err != nil {
 		d.Stop()
 		return nil, err
@@ -86,6 +87,10 @@ func (d *Daemon) start(ctx context.Context) error {
 		return err
 	}
 	d.wires = newWires(d.options.Config)
+	d.makeInterfaces()
+	if err := d.openBuses(ctx); err != nil {
+		return err
+	}
 	if err := d.openInterfaces(ctx); err != nil {
 		return err
 	}
@@ -106,11 +111,8 @@ func (d *Daemon) serve(listener *privateListener) {
 	})
 }
 
-// openInterfaces opens all interfaces at once: most of it is waiting for
-// processes to start and links to come up.
-func (d *Daemon) openInterfaces(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+// makeInterfaces makes all interfaces, which are still to be opened.
+func (d *Daemon) makeInterfaces() {
 	for _, c := range d.options.Config.Interfaces {
 		driverConfig, _ := d.options.Config.Driver(c.Driver)
 		i := newInterface(c, driverConfig, d.log)
@@ -118,10 +120,17 @@ func (d *Daemon) openInterfaces(ctx context.Context) error {
 		i.bridge = d.bridgeOf(c.Port.Forward)
 		d.interfaces = append(d.interfaces, i)
 	}
+}
+
+// openInterfaces opens all interfaces at once: most of it is waiting for
+// processes to start and links to come up.
+func (d *Daemon) openInterfaces(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	var opening sync.WaitGroup
 	for _, i := range d.interfaces {
 		opening.Go(func() {
-			if err := i.open(ctx, d.catalogue.get(i.config.Driver), d.wires); err != nil {
+			if err := i.open(ctx, d.catalogue.get(i.config.Driver), d.wires, d.buses); err != nil {
 				cancel(err) // the first error is the one that helps
 			}
 		})
@@ -216,6 +225,10 @@ func (d *Daemon) Stop() {
 	var closing sync.WaitGroup
 	for _, i := range d.interfaces {
 		closing.Go(i.close)
+	}
+	closing.Wait()
+	for _, b := range d.buses {
+		closing.Go(b.close)
 	}
 	closing.Wait()
 	if d.listener != nil {

@@ -86,9 +86,9 @@ func newInterface(c config.Interface, d config.Driver, log zerolog.Logger) *netI
 func (i *netInterface) atClose(f func()) { i.undo = append(i.undo, f) }
 
 // open brings the interface up. When it fails, close undoes what was done.
-func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*sim.Wire) error {
+func (i *netInterface) open(ctx context.Context, d *driver, wires map[string]*sim.Wire, buses map[string]*qemuBus) error {
 	i.driver = d
-	device, err := i.openDevice(ctx, wires)
+	device, err := i.openDevice(ctx, wires, buses)
 	if err != nil {
 		return err
 	}
@@ -170,7 +170,7 @@ func (o *openedDevice) close() {
 }
 
 // openDevice makes or finds the device and checks that the driver drives it.
-func (i *netInterface) openDevice(ctx context.Context, wires map[string]*sim.Wire) (*openedDevice, error) {
+func (i *netInterface) openDevice(ctx context.Context, wires map[string]*sim.Wire, buses map[string]*qemuBus) (*openedDevice, error) {
 	if c := i.config.Device.VFIOUser; c != nil {
 		return i.openRemote(ctx, c)
 	}
@@ -178,7 +178,7 @@ func (i *netInterface) openDevice(ctx context.Context, wires map[string]*sim.Wir
 		return i.openPCI(vfio.Host{}, c)
 	}
 	if c := i.config.Device.QEMU; c != nil {
-		return i.openQEMU(ctx, c, wires)
+		return i.openQEMU(ctx, *c, buses)
 	}
 	return i.openModel(ctx, wires)
 }

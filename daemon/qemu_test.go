@@ -37,19 +37,19 @@ func needQEMU(t *testing.T) {
 	}
 }
 
-// qemuText is an interface on one of QEMU's models.
+// qemuText is an interface on one of QEMU's models, alone on its bus.
 func qemuText(name, driver, model, extra, netdev, port string) string {
 	return fmt.Sprintf(`
+bus "qemu" "lab" {
+  %s
+}
 interface %q {
   driver = %q
   %s
-  device "qemu" {
-    model = %q
-    %s
-  }
+  device = "qemu:lab/%s"
   %s
 }
-`, name, driver, extra, model, netdev, port)
+`, netdev, name, driver, extra, model, port)
 }
 
 // healthy sees to it that nothing failed and all counters add up, once traffic has
@@ -224,7 +224,8 @@ func TestQEMUWire(t *testing.T) {
 	for _, c := range []struct{ driver, model string }{{"vmxnet3", "vmxnet3"}, {"e1000", "82574L"}, {"e1000", "82540EM"}, {"e1000", "82544GC"}} {
 		t.Run(c.model, func(t *testing.T) {
 			t.Parallel()
-			text := strings.Replace(pairText(1, c.driver), "device \"sim\" {\n    model = \"vmxnet3\"\n    wire = \"w1\"", "device \"qemu\" {\n    model = \""+c.model+"\"\n    netdev = \"wire\"\n    wire = \"w1\"", 1)
+			text := strings.Replace(pairText(1, c.driver), "device \"sim\" {\n    model = \"vmxnet3\"\n    wire = \"w1\"\n  }", "device = \"qemu:lab/"+c.model+"\"", 1) +
+				"bus \"qemu\" \"lab\" {\n  netdev = \"wire\"\n  wire = \"w1\"\n}\n"
 			if !strings.Contains(text, "qemu") {
 				t.Fatal(text)
 			}
@@ -259,25 +260,107 @@ func TestQEMUWire(t *testing.T) {
 	}
 }
 
-// TestQEMUEnds: an interface whose QEMU is killed says so, and nicd goes on.
-func TestQEMUEnds(t *testing.T) {
+// busText is two devices of QEMU's on one bus and one wire, with TCP both ways.
+const busText = `
+wire "w9" {}
+bus "qemu" "lab" {
+  netdev = "wire"
+  wire   = "w9"
+  device "second" { model = "82574L" }
+}
+interface "vmx0" {
+  driver = "vmxnet3"
+  device = "qemu:lab/vmxnet3"
+  port "netstack" { address = "10.0.9.1/24" }
+}
+interface "em0" {
+  driver = "e1000"
+  device = "qemu:lab/second"
+  port "netstack" { address = "10.0.9.2/24" }
+}
+stream "down" {
+  from = "vmx0"
+  to   = "em0"
+}
+stream "up" {
+  from = "em0"
+  to   = "vmx0"
+}
+`
+
+// TestQEMUBus: both devices of a bus, each driven by a plugin of its own, are in
+// one QEMU. Its death is the end of both, with the reason, and of nobody else.
+func TestQEMUBus(t *testing.T) {
 	needQEMU(t)
-	d, book := startPlugins(t, qemuText("nic", "e1000", "82574L", "", "", `port "sink" {}`)+pairText(1, "vmxnet3"))
-	i := d.interfaces[0]
-	for _, pid := range qemus(t) {
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
+	d, book := startPlugins(t, busText+pairText(1, "vmxnet3"))
+	ours := qemus(t)
+	if len(ours) != 1 {
+		t.Fatalf("%d QEMUs", len(ours))
+	}
+	for _, name := range []string{"down", "up"} {
+		was := d.streamed(name)
+		until(t, name, 30*time.Second, func() bool { return d.streamed(name) > was+1<<20 })
+	}
+	healthy(t, d)
+	vmx, em := d.find("vmx0"), d.find("em0")
+	if vmx.address != "qemu:lab/vmxnet3" || em.address != "qemu:lab/second" {
+		t.Errorf("devices %s and %s", vmx.address, em.address)
+	}
+	if err := syscall.Kill(ours[0], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "failure", 20*time.Second, func() bool { return vmx.is(failed) && em.is(failed) })
+	for _, i := range []*netInterface{vmx, em} {
+		if r := i.failure(); !strings.Contains(r, "qemu:lab: device is gone: QEMU ended: signal: killed") {
+			t.Errorf("%s: reason is %q", i.config.Name, r)
 		}
 	}
-	until(t, "failure", 20*time.Second, func() bool { return i.is(failed) })
-	if r := i.failure(); !strings.Contains(r, "qemu:nic: device is gone: QEMU ended: signal: killed") {
-		t.Errorf("reason is %q", r)
-	}
-	if !strings.Contains(book.String(), "QEMU ended") {
-		t.Error("nothing in the log")
+	if n := strings.Count(book.String(), "QEMU ended\""); n != 1 {
+		t.Errorf("said %d times:\n%s", n, book)
 	}
 	was := d.streamed("ab1")
 	until(t, "the other interfaces", 20*time.Second, func() bool { return d.streamed("ab1") > was+1<<20 })
+}
+
+// TestQEMUBusReload: what is different of a bus takes a start of nicd, and a reload
+// says so; the rest of the config can be followed.
+func TestQEMUBusReload(t *testing.T) {
+	needQEMU(t)
+	text := busText
+	parse := func() (*config.Config, error) {
+		return config.Parse("test.hcl", []byte(text), Vocabulary([]string{"vmxnet3", "e1000"}))
+	}
+	first, err := parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := Start(t.Context(), Options{
+		Config: first, Reload: parse, Bundled: testDrivers, Socket: filepath.Join(t.TempDir(), "s"), Log: zerolog.Nop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Stop)
+	for _, change := range [][2]string{
+		{`{ model = "82574L" }`, "{\n    model = \"82574L\"\n    mac = \"02:00:00:00:00:09\"\n  }"},
+		{`netdev = "wire"`, `program = "qemu"` + "\n" + `netdev = "wire"`},
+	} {
+		text = strings.Replace(busText, change[0], change[1], 1)
+		if _, err := d.Reload(t.Context(), false); err == nil || !strings.Contains(err.Error(), "a start of nicd is needed for bus lab: it is another") {
+			t.Errorf("%s: %v", change[1], err)
+		}
+	}
+	text = "\n\n" + strings.Replace(busText, `driver = "e1000"`, `driver = "e1000"`+"\n  mtu = 1400", 1)
+	if r, err := d.Reload(t.Context(), false); err != nil || len(r.Interfaces) != 1 {
+		t.Errorf("%v, %v", r, err)
+	}
+}
+
+// The config's limit is the bus's.
+func TestQEMUBusLimit(t *testing.T) {
+	if config.MaxQEMUDevices != qemu.MaxDevices {
+		t.Errorf("a config may have %d devices on a bus, which has %d", config.MaxQEMUDevices, qemu.MaxDevices)
+	}
 }
 
 // qemus are the QEMUs that this process has started.
@@ -302,28 +385,23 @@ func qemus(t *testing.T) (pids []int) {
 // TestQEMURefused: what can't be says so in a line that names the place.
 func TestQEMURefused(t *testing.T) {
 	needQEMU(t)
-	for _, c := range []struct{ driver, device, want string }{
-		{"e1000", `model = "vmxnet3"`, "15ad:07b0"},
-		{"vmxnet3", "model = \"vmxnet3\"\n program = \"/nonexistent/qemu\"", "test.hcl:6: device of interface nic: qemu:nic: QEMU is not installed"},
-		{"vmxnet3", "model = \"vmxnet3\"\n program = \"false\"", "QEMU ended: exit status 1"},
+	for _, c := range []struct{ driver, bus, want string }{
+		{"e1000", "", "15ad:07b0"},
+		{"vmxnet3", `program = "/nonexistent/qemu"`, "test.hcl:2: bus lab: qemu:lab: QEMU is not installed"},
+		{"vmxnet3", `program = "false"`, "QEMU ended: exit status 1"},
+		{"vmxnet3", "netdev = \"dgram\"\nlocal = \"/nonexistent/a\"\nremote = \"/nonexistent/b\"", "test.hcl:2: bus lab: qemu:lab: QEMU ended: exit status 1: "},
 	} {
-		text := fmt.Sprintf(`
-interface "nic" {
-  driver = %q
-  port "sink" {}
-
-  device "qemu" {
-    %s
-  }
-}
-`, c.driver, c.device)
+		text := qemuText("nic", c.driver, "vmxnet3", "", c.bus, `port "sink" {}`)
 		parsed, err := config.Parse("test.hcl", []byte(text), Vocabulary([]string{"vmxnet3", "e1000"}))
 		if err != nil {
 			t.Fatal(err)
 		}
 		_, err = Start(t.Context(), Options{Config: parsed, Bundled: testDrivers, Socket: filepath.Join(t.TempDir(), "s"), Log: zerolog.Nop()})
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v, want %s", c.device, err, c.want)
+			t.Errorf("%s: %v, want %s", c.bus, err, c.want)
+		}
+		if left := qemus(t); len(left) > 0 {
+			t.Errorf("%s: QEMU %v is left", c.bus, left)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"nicd/config"
@@ -99,6 +100,7 @@ func fixedDifferences(was, is *config.Config) (list []string) {
 		add("the daemon block")
 	}
 	named(was.Wires, is.Wires, func(w config.Wire) (string, any) { w.Origin = config.Origin{}; return "wire " + w.Name, w }, add)
+	named(was.Buses, is.Buses, fixedOfBus, add)
 	named(was.Drivers, is.Drivers, func(d config.Driver) (string, any) {
 		d.Origin, d.Quirks = config.Origin{}, nil
 		return "driver " + d.Name + " (path, sha256, mode)", d
@@ -114,6 +116,15 @@ func fixedOfInterface(i config.Interface) (string, any) {
 	return "interface " + i.Name + " (driver, device, port, buffers)", config.Interface{
 		Name: i.Name, Driver: i.Driver, Device: i.Device, Port: i.Port, BufferSize: i.BufferSize, Buffers: i.Buffers,
 	}
+}
+
+// fixedOfBus is all of a bus: QEMU is told when it starts.
+func fixedOfBus(b config.QEMUBus) (string, any) {
+	b.Origin, b.Devices = config.Origin{}, slices.Clone(b.Devices)
+	for i := range b.Devices {
+		b.Devices[i].Origin = config.Origin{}
+	}
+	return "bus " + b.Name, b
 }
 
 // named compares two lists of blocks by name, and then by what describe leaves of

@@ -1,10 +1,6 @@
 package qemu
 
-import (
-	"fmt"
-
-	"nicd/bus"
-)
+import "nicd/bus"
 
 // configSpace is what a driver sees of the function's configuration space: BARs
 // that are its own to write, memory and I/O always decoded, and message
@@ -93,14 +89,4 @@ func (d *Device) ReadConfig(offset, size int) (uint32, error) {
 func (d *Device) WriteConfig(offset, size int, v uint32) error {
 	d.config.write(offset, size, v)
 	return d.gone()
-}
-
-// gone is an error once QEMU has ended.
-func (d *Device) gone() error {
-	select {
-	case <-d.qtest.dead:
-		return fmt.Errorf("%s: %w", d.info.Address, bus.ErrGone)
-	default:
-		return nil
-	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
-	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,260 +12,102 @@ import (
 	"nicd/bus"
 )
 
-// DefaultProgram is the QEMU that is used if Options names no other.
-const DefaultProgram = "qemu-system-x86_64"
-
-// DefaultTimeout is the default of Options.Timeout.
-const DefaultTimeout = 20 * time.Second
-
-// ErrNoProgram: there is no QEMU on this machine, or not where it was said to be.
-var ErrNoProgram = errors.New("QEMU is not installed")
-
-// Options are a device's settings. Model is needed.
+// Options are the settings of a device that is alone in its QEMU, those of a bus
+// and a device. Model is needed.
 type Options struct {
-	// Name is what messages call the device: "vmx0" makes the address "qemu:vmx0".
-	Name string
-	// Model is one of Models.
-	Model string
-	// MAC is the permanent address; zero leaves it to QEMU.
-	MAC [6]byte
-	// Netdev is what the device is connected to; nil is nothing.
-	Netdev Netdev
-	// Program is the QEMU to run, DefaultProgram if empty.
+	Name    string // "vmx0" makes the address "qemu:vmx0"
+	Model   string
+	MAC     [6]byte
+	Netdev  Netdev
 	Program string
-	// Timeout is how long QEMU may take to answer, DefaultTimeout if zero. One that
-	// takes longer is ended.
 	Timeout time.Duration
-	// Report, if set, is told why QEMU has ended, if it was not by Close. It is
-	// called once, on a goroutine of its own, and must not call Close.
-	Report func(error)
+	Report  func(error)
 }
 
-// Device is a device model in a QEMU of its own, a bus.Device.
+// Device is a device model in a QEMU, a bus.Device.
 //
 // QEMU's end makes the device one that is gone: registers read all ones, calls
-// return bus.ErrGone. Reset is a reset of QEMU's whole machine.
+// return bus.ErrGone. Reset is a reset by the port that the device is behind.
 type Device struct {
-	opt     Options
+	machine *Bus
+	opt     DeviceOptions
+	index   int // among the machine's devices
+	alone   bool
 	model   *model
 	info    bus.Info
-	version Version
-	process *process
-	qtest   *qtest
-	qmp     *qmp
-	ivshmem *ivshmem
-	resets  chan struct{} // of the machine, that are done
 
-	nic, doorbell function
-	config        *configSpace
-	regions       [bus.NumRegions]bus.Region
-	messages      messages
-	irq           interrupts
-	kind          bus.InterruptKind // what SetInterrupts asked for
-	vectors       int
-	maps          [maxMaps]mapping
+	port        port
+	nic         function
+	config      *configSpace
+	regions     [bus.NumRegions]bus.Region
+	messages    messages
+	firstVector int // of the machine's
+	irq         interrupts
+	kind        bus.InterruptKind // what SetInterrupts asked for
+	vectors     int
 
-	all     sync.WaitGroup
-	started atomic.Bool
-	closing atomic.Bool
-	hung    atomic.Bool
-	reason  atomic.Pointer[error] // why QEMU was ended, if it said what makes no sense
-	end     sync.Once
+	closed atomic.Bool
+	end    sync.Once
 }
 
-// Slots of the machine's first bus.
-const (
-	slotNIC      = 1
-	slotDoorbell = 2
-)
-
-// Start starts a QEMU and gives its device. ctx is for the start only.
+// Start starts a QEMU and gives its only device, whose Close ends QEMU. ctx is for
+// the start only.
 func Start(ctx context.Context, o Options) (*Device, error) {
-	d, err := start(ctx, o)
-	if err != nil {
-		return nil, fmt.Errorf("qemu:%s: %w", o.Name, err)
-	}
-	return d, nil
-}
-
-func start(ctx context.Context, o Options) (*Device, error) {
-	m, err := modelOf(o.Model)
-	if err != nil {
-		return nil, err
-	}
-	if o.Program == "" {
-		o.Program = DefaultProgram
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	program, err := exec.LookPath(o.Program)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoProgram, err)
-	}
-	d := &Device{opt: o, model: m, resets: make(chan struct{}, 1)}
-	if err := d.launch(program); err != nil {
-		return nil, err
-	}
-	if err := d.open(ctx); err != nil {
-		d.Close()
-		if errors.Is(err, bus.ErrGone) { // the process knows better why
-			err = fmt.Errorf("QEMU ended: %w", d.process.err)
-		}
-		return nil, err
-	}
-	d.started.Store(true)
-	return d, nil
-}
-
-// launch starts the process and the goroutines that listen to it.
-func (d *Device) launch(program string) (err error) {
-	var theirs inheritance
-	defer theirs.close()
-	var ours [3]*net.UnixConn
-	defer func() {
-		for _, c := range ours {
-			if err != nil && c != nil {
-				c.Close()
-			}
-		}
-	}()
-	var fds [len(ours)]int
-	for i := range ours {
-		conn, file, err := newPair()
-		if err != nil {
-			return err
-		}
-		ours[i], fds[i] = conn, theirs.give(file)
-	}
-	bios, err := newBIOS()
-	if err != nil {
-		return err
-	}
-	args := append(machine(theirs.give(bios), fds, max(d.model.vectors, 1)), d.opt.nic(d.model, &theirs)...)
-	if d.ivshmem, err = newIvshmem(ours[2], d.model.vectors); err != nil {
-		return err
-	}
-	if err = d.ivshmem.introduce(); err == nil {
-		d.process, err = startProcess(program, args, theirs.files)
-	}
-	if err != nil {
-		d.ivshmem.close()
-		return err
-	}
-	d.listen(ours[0], ours[1])
-	return nil
-}
-
-// machine is the command line but for the device under test; bios and conns (for
-// qtest, QMP and ivshmem) are descriptors.
-func machine(bios int, conns [3]int, vectors int) []string {
-	socket := func(id string, fd int) string { return fmt.Sprintf("socket,id=%s,fd=%d", id, fd) }
-	return []string{
-		"-machine", "q35,accel=tcg,sata=off,smbus=off,usb=off,vmport=off,hpet=off",
-		"-m", fmt.Sprintf("size=%dM,slots=%d,maxmem=%s", machineRAM>>20, maxMaps, maxMemory),
-		"-nodefaults", "-no-user-config", "-display", "none",
-		"-bios", fmt.Sprintf("/proc/self/fd/%d", bios),
-		"-chardev", socket("qtest", conns[0]), "-qtest", "chardev:qtest", "-qtest-log", "none",
-		"-chardev", socket("qmp", conns[1]), "-mon", "chardev=qmp,mode=control",
-		"-chardev", socket("ivshmem", conns[2]),
-		"-device", fmt.Sprintf("ivshmem-doorbell,chardev=ivshmem,vectors=%d,addr=%#x", vectors, slotDoorbell),
-	}
-}
-
-const netdevID = "net0"
-
-// nic is the rest of the command line.
-func (o *Options) nic(m *model, f *inheritance) []string {
-	device := fmt.Sprintf("%s,addr=%#x", m.device, slotNIC)
-	if o.MAC != [6]byte{} {
-		device += ",mac=" + net.HardwareAddr(o.MAC[:]).String()
-	}
-	if o.Netdev == nil {
-		return []string{"-device", device}
-	}
-	return []string{"-netdev", o.Netdev.option(f) + ",id=" + netdevID, "-device", device + ",netdev=" + netdevID}
-}
-
-// listen takes what QEMU says until it ends.
-func (d *Device) listen(qtestConn, qmpConn *net.UnixConn) {
-	d.qtest = newQtest(qtestConn, d.irq.line, d.opt.Timeout, func() {
-		d.hung.Store(true)
-		d.process.kill()
+	b, err := StartBus(ctx, BusOptions{
+		Devices: []DeviceOptions{{Name: o.Name, Model: o.Model, MAC: o.MAC, Netdev: o.Netdev}},
+		Program: o.Program, Timeout: o.Timeout, Report: o.Report,
 	})
-	d.qmp = newQMP(qmpConn, func(event string) {
-		if event == "RESET" {
-			select {
-			case d.resets <- struct{}{}:
-			default:
-			}
-		}
-	})
-	d.all.Go(func() { d.serve("qtest", d.qtest.serve) })
-	d.all.Go(func() { d.serve("QMP", d.qmp.serve) })
-	d.all.Go(d.watch)
-	for v, e := range d.ivshmem.events {
-		d.all.Go(func() { d.relay(v, e) })
+	if err != nil {
+		return nil, err
 	}
+	b.devices[0].alone = true
+	return b.devices[0], nil
 }
 
-// serve ends QEMU if it says what makes no sense, and when it does not answer any
-// more.
-func (d *Device) serve(what string, serve func() error) {
-	err := serve()
-	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		err = fmt.Errorf("%s: %w", what, err)
-		d.reason.CompareAndSwap(nil, &err)
-	}
-	d.process.kill()
+func (b *Bus) newDevice(index int, m *model, o DeviceOptions) *Device {
+	return &Device{machine: b, opt: o, index: index, model: m, port: newPort(index), info: bus.Info{
+		Address: b.opt.address(&o), CanReset: true, DMABase: DMABase + uint64(index)*dmaWindow,
+	}}
 }
 
-// watch reports QEMU's end.
-func (d *Device) watch() {
-	<-d.process.ended
-	if d.closing.Load() || !d.started.Load() || d.opt.Report == nil {
-		return
+// Names of things in QEMU.
+func (d *Device) netdevID() string { return fmt.Sprintf("net%d", d.index) }
+func (d *Device) portID() string   { return fmt.Sprintf("port%d", d.index) }
+
+// arguments are the device's part of QEMU's command line.
+func (d *Device) arguments(f *inheritance) []string {
+	args := []string{"-device", fmt.Sprintf("pcie-root-port,id=%s,chassis=%d,addr=%#x,hotplug=off", d.portID(), d.index, d.port.slot)}
+	device := fmt.Sprintf("%s,bus=%s", d.model.device, d.portID())
+	if d.opt.MAC != [6]byte{} {
+		device += ",mac=" + net.HardwareAddr(d.opt.MAC[:]).String()
 	}
-	err := d.process.err
-	if r := d.reason.Load(); r != nil {
-		err = *r
+	if d.opt.Netdev == nil {
+		return append(args, "-device", device)
 	}
-	if d.hung.Load() {
-		err = fmt.Errorf("no answer for %v", d.opt.Timeout)
-	}
-	d.opt.Report(fmt.Errorf("%s: %w: QEMU ended: %w", d.info.Address, bus.ErrGone, err))
+	return append(args, "-netdev", d.opt.Netdev.option(f)+",id="+d.netdevID(), "-device", device+",netdev="+d.netdevID())
 }
 
-// open waits for the machine and sets it up.
-func (d *Device) open(ctx context.Context) (err error) {
-	if d.version, err = d.qmp.greet(ctx); err != nil {
-		return err
-	}
-	d.qtest.interceptIOAPIC()
-	d.nic = function{qtest: d.qtest, slot: slotNIC}
-	d.doorbell = function{qtest: d.qtest, slot: slotDoorbell}
-	openConfigSpace(d.qtest)
-	free := space{memory: memoryBase, io: ioBase}
-	for _, f := range []*function{&d.nic, &d.doorbell} {
-		f.measure(&free)
-		f.place()
-	}
+// open sets the device up.
+func (d *Device) open() {
+	q := d.machine.qtest
+	d.port.qtest = q
+	d.nic = function{qtest: q, bus: d.port.secondary()}
+	d.port.open()
+	free := d.port.space()
+	d.nic.measure(&free)
+	d.nic.place()
 	d.find()
 	d.config = newConfigSpace(&d.nic, d.messages.msi, d.messages.msix)
-	return d.gone()
 }
 
 // find finds out what the device is.
 func (d *Device) find() {
 	f, m := &d.nic, &d.messages
 	id := f.read(configID, 4)
-	d.info = bus.Info{
-		Address: "qemu:" + d.opt.Name, Vendor: uint16(id), Device: uint16(id >> 16),
-		Revision: uint8(f.read(configRevision, 1)), CanReset: true, DMABase: DMABase,
-	}
+	d.info.Vendor, d.info.Device, d.info.Revision = uint16(id), uint16(id>>16), uint8(f.read(configRevision, 1))
 	for i, b := range f.bars {
 		if b.size > 0 {
-			d.regions[i] = &region{qtest: d.qtest, bar: b}
+			d.regions[i] = &region{qtest: f.qtest, bar: b}
 		}
 	}
 	if f.read(configPin, 1) != 0 {
@@ -294,71 +134,67 @@ func (d *Device) find() {
 func (d *Device) Info() bus.Info { return d.info }
 
 // Version is QEMU's.
-func (d *Device) Version() Version { return d.version }
+func (d *Device) Version() Version { return d.machine.version }
 
 // CutsWrongly tells whether this QEMU makes IP fragments, and not TCP segments, of
 // TSO frames that the device is given: it must not be asked to cut.
 func (d *Device) CutsWrongly() bool {
-	return d.model.cutsWrongly && d.version.Major < 8 && (d.opt.Netdev == nil || !d.opt.Netdev.whole())
+	return d.model.cutsWrongly && d.machine.version.Major < 8 && (d.opt.Netdev == nil || !d.opt.Netdev.whole())
 }
 
 // SetLink takes the device's link down or up again. Any goroutine may call it.
 func (d *Device) SetLink(ctx context.Context, up bool) error {
-	err := d.qmp.run(ctx, "set_link", qmpArguments{"name": netdevID, "up": up}, nil)
+	err := d.machine.qmp.run(ctx, "set_link", qmpArguments{"name": d.netdevID(), "up": up}, nil)
 	if err != nil {
 		return fmt.Errorf("%s: link: %w", d.info.Address, err)
 	}
 	return nil
 }
 
-// Reset implements bus.Device: a reset of the machine, after which configuration
-// space is as it was.
-func (d *Device) Reset(ctx context.Context) error {
+// gone is an error once QEMU has ended, or the device was closed.
+func (d *Device) gone() error {
+	if d.closed.Load() || d.machine.gone() != nil {
+		return fmt.Errorf("%s: %w", d.info.Address, bus.ErrGone)
+	}
+	return nil
+}
+
+// Reset implements bus.Device. Configuration space is as it was afterwards.
+func (d *Device) Reset(context.Context) error {
 	if err := d.gone(); err != nil {
 		return err
 	}
 	command := d.nic.read(configCommand, 2)
-	select {
-	case <-d.resets: // that nobody waited for
-	default:
-	}
-	if err := d.qmp.run(ctx, "system_reset", nil, nil); err != nil {
-		return fmt.Errorf("%s: reset: %w", d.info.Address, err)
-	}
-	select {
-	case <-d.resets:
-	case <-d.qmp.dead:
-		return d.gone()
-	case <-ctx.Done():
-		return fmt.Errorf("%s: reset: %w", d.info.Address, ctx.Err())
-	}
-	openConfigSpace(d.qtest)
+	d.port.reset()
 	d.nic.place()
-	d.doorbell.place()
 	d.nic.write(configCommand, 2, command)
 	d.enableMessages(d.kind, d.vectors)
 	return d.gone()
 }
 
-// Kill ends QEMU as a crash of it would: the device is gone when it returns, which
-// is reported. Close is still to be called.
-func (d *Device) Kill() {
-	d.process.kill()
-	<-d.process.ended
-	<-d.qtest.dead
-	<-d.qmp.dead
+// Kill ends QEMU, see Bus.Kill.
+func (d *Device) Kill() { d.machine.Kill() }
+
+// Close implements bus.Device. QEMU goes on with the bus's other devices, if it was
+// not this device's own.
+func (d *Device) Close() error {
+	if d.alone {
+		return d.machine.Close()
+	}
+	var err error
+	d.end.Do(func() { err = d.release() })
+	return err
 }
 
-// Close ends QEMU. Nothing of it is left when it returns.
-func (d *Device) Close() error {
-	d.end.Do(func() {
-		d.closing.Store(true)
-		d.process.kill()
-		<-d.process.ended
-		d.qtest.conn.Close()
-		d.qmp.close()
-		d.ivshmem.close()
-		d.all.Wait()
-	})
-	return nil
+// release makes the device do nothing more, and gives back its memory.
+func (d *Device) release() error {
+	if d.gone() != nil {
+		return nil
+	}
+	err := errors.Join(d.SetInterrupts(bus.INTx, nil), d.Reset(context.Background()), d.unmapAll())
+	d.closed.Store(true)
+	if errors.Is(err, bus.ErrGone) {
+		return nil
+	}
+	return err
 }

@@ -412,7 +412,7 @@ func TestMapErrors(t *testing.T) {
 		t.Error("unmapped what was not mapped")
 	}
 	// Nothing is left behind, be it that something could not be mapped.
-	files := fmt.Sprintf("/proc/%d/fd", d.process.cmd.Process.Pid)
+	files := fmt.Sprintf("/proc/%d/fd", d.machine.process.cmd.Process.Pid)
 	before := countFiles(t, files)
 	for range maxMaps + 2 {
 		if err := d.MapDMA(m, 1<<40); err == nil {
@@ -540,7 +540,7 @@ func TestHung(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	if err := unix.Kill(d.process.cmd.Process.Pid, unix.SIGSTOP); err != nil {
+	if err := unix.Kill(d.machine.process.cmd.Process.Pid, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	if v := regionOf(t, d, bus.BAR0).Read32(regSTATUS); v != bus.Gone {
@@ -567,7 +567,7 @@ func TestOrphan(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Printf("QEMU %d\n", d.process.cmd.Process.Pid)
+		fmt.Printf("QEMU %d\n", d.machine.process.cmd.Process.Pid)
 		<-testContext(t).Done()
 		t.Fatal("not killed")
 	}
@@ -644,7 +644,7 @@ func TestNoLeak(t *testing.T) {
 		d.Close()
 		d.Close()
 		m.Close()
-		if err := unix.Kill(d.process.cmd.Process.Pid, 0); err == nil {
+		if err := unix.Kill(d.machine.process.cmd.Process.Pid, 0); err == nil {
 			t.Error("QEMU still runs")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"nicd/bus"
 )
@@ -25,9 +26,20 @@ const (
 	eject        = 1 << 3
 )
 
+// dmaWindow is how much of the machine's address space each device has for its
+// memory: what is mapped for one is not in the way of another's.
+const dmaWindow = 8 << 30
+
+// modules are the machine's slots for memory.
+type modules struct {
+	mu    sync.Mutex // held while a module is plugged in or out
+	slots [maxMaps]mapping
+}
+
 // mapping is memory in a slot; mem is nil in a free one.
 type mapping struct {
 	mem *bus.Memory
+	of  *Device
 }
 
 // MapDMA implements bus.Device. The memory has to be a file's, from its start, in
@@ -39,16 +51,19 @@ func (d *Device) MapDMA(m *bus.Memory, iova uint64) error {
 	if err := mappable(m, iova); err != nil {
 		return fmt.Errorf("%s: %w", d.info.Address, err)
 	}
-	slot := slices.IndexFunc(d.maps[:], func(o mapping) bool { return o.mem == nil })
+	all := &d.machine.modules
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	slot := slices.IndexFunc(all.slots[:], func(o mapping) bool { return o.mem == nil })
 	if slot < 0 {
 		return fmt.Errorf("%s: more than %d mappings: %w", d.info.Address, maxMaps, bus.ErrUnsupported)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), d.machine.opt.Timeout)
 	defer cancel()
-	if err := d.plug(ctx, m, iova, slot); err != nil {
+	if err := d.machine.plug(ctx, m, iova, slot); err != nil {
 		return fmt.Errorf("%s: map at %#x: %w", d.info.Address, iova, err)
 	}
-	d.maps[slot].mem = m
+	all.slots[slot] = mapping{m, d}
 	return nil
 }
 
@@ -69,27 +84,27 @@ type qmpArguments map[string]any
 
 // plug makes m a module of the machine. QEMU opens the file anew, by the name of
 // the descriptor that it got; that one is given back.
-func (d *Device) plug(ctx context.Context, m *bus.Memory, iova uint64, slot int) error {
+func (b *Bus) plug(ctx context.Context, m *bus.Memory, iova uint64, slot int) error {
 	var fd struct {
 		FD  int `json:"fd"`
 		Set int `json:"fdset-id"`
 	}
-	if err := d.qmp.runWith(ctx, "add-fd", nil, m.File(), &fd); err != nil {
+	if err := b.qmp.runWith(ctx, "add-fd", nil, m.File(), &fd); err != nil {
 		return err
 	}
-	err := d.qmp.run(ctx, "object-add", qmpArguments{
+	err := b.qmp.run(ctx, "object-add", qmpArguments{
 		"qom-type": "memory-backend-file", "id": backendID(slot), "size": m.Size(),
 		"mem-path": fmt.Sprintf("/proc/self/fd/%d", fd.FD), "share": true,
 	}, nil)
-	err = errors.Join(err, d.qmp.run(ctx, "remove-fd", qmpArguments{"fdset-id": fd.Set}, nil))
+	err = errors.Join(err, b.qmp.run(ctx, "remove-fd", qmpArguments{"fdset-id": fd.Set}, nil))
 	if err != nil {
 		return err
 	}
-	err = d.qmp.run(ctx, "device_add", qmpArguments{
+	err = b.qmp.run(ctx, "device_add", qmpArguments{
 		"driver": "pc-dimm", "id": moduleID(slot), "memdev": backendID(slot), "addr": iova, "slot": slot,
 	}, nil)
 	if err != nil {
-		return errors.Join(err, d.qmp.run(ctx, "object-del", qmpArguments{"id": backendID(slot)}, nil))
+		return errors.Join(err, b.qmp.run(ctx, "object-del", qmpArguments{"id": backendID(slot)}, nil))
 	}
 	return nil
 }
@@ -99,27 +114,48 @@ func (d *Device) UnmapDMA(m *bus.Memory) error {
 	if err := d.gone(); err != nil {
 		return err
 	}
-	slot := slices.IndexFunc(d.maps[:], func(o mapping) bool { return o.mem == m })
+	all := &d.machine.modules
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	slot := slices.Index(all.slots[:], mapping{m, d})
 	if slot < 0 {
 		return fmt.Errorf("%s: memory that is not mapped", d.info.Address)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), d.opt.Timeout)
+	return d.unmap(slot)
+}
+
+// unmap, with the modules' lock held, gives the memory in a slot back.
+func (d *Device) unmap(slot int) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d.machine.opt.Timeout)
 	defer cancel()
-	if err := d.unplug(ctx, slot); err != nil {
+	if err := d.machine.unplug(ctx, slot); err != nil {
 		return fmt.Errorf("%s: unmap: %w", d.info.Address, err)
 	}
-	d.maps[slot].mem = nil
+	d.machine.modules.slots[slot] = mapping{}
 	return nil
+}
+
+// unmapAll gives back all memory that is mapped for the device.
+func (d *Device) unmapAll() (err error) {
+	all := &d.machine.modules
+	all.mu.Lock()
+	defer all.mu.Unlock()
+	for slot := range all.slots {
+		if all.slots[slot].of == d {
+			err = errors.Join(err, d.unmap(slot))
+		}
+	}
+	return err
 }
 
 // unplug asks for the module back and answers for the operating system that there
 // is not.
-func (d *Device) unplug(ctx context.Context, slot int) error {
-	if err := d.qmp.run(ctx, "device_del", qmpArguments{"id": moduleID(slot)}, nil); err != nil {
+func (b *Bus) unplug(ctx context.Context, slot int) error {
+	if err := b.qmp.run(ctx, "device_del", qmpArguments{"id": moduleID(slot)}, nil); err != nil {
 		return err
 	}
-	d.qtest.outPort(ejectSlot, 4, uint32(slot))
-	d.qtest.outPort(ejectControl, 1, eject)
-	d.qtest.inPort(ejectSlot, 4) // it is out now
-	return d.qmp.run(ctx, "object-del", qmpArguments{"id": backendID(slot)}, nil)
+	b.qtest.outPort(ejectSlot, 4, uint32(slot))
+	b.qtest.outPort(ejectControl, 1, eject)
+	b.qtest.inPort(ejectSlot, 4) // it is out now
+	return b.qmp.run(ctx, "object-del", qmpArguments{"id": backendID(slot)}, nil)
 }

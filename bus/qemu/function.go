@@ -47,9 +47,10 @@ const (
 	capabilityMSIX     = 0x11
 )
 
-// function is a PCI function on the machine's first bus.
+// function is a PCI function of the machine.
 type function struct {
 	qtest *qtest
+	bus   int // 0 is the machine's first
 	slot  int
 	bars  [6]bar
 }
@@ -64,7 +65,7 @@ type bar struct {
 func (b *bar) io() bool { return b.flags&barIO != 0 }
 
 func (f *function) address(offset int) uint64 {
-	return ecamBase | uint64(f.slot)<<15 | uint64(offset)
+	return ecamBase | uint64(f.bus)<<20 | uint64(f.slot)<<15 | uint64(offset)
 }
 
 func (f *function) read(offset, size int) uint32 { return f.qtest.read(f.address(offset), size) }

@@ -13,12 +13,9 @@ type interrupts struct {
 	mu     sync.Mutex
 	kind   bus.InterruptKind
 	events []*bus.Event
-	lines  uint32 // inputs of the interrupt controller that are asserted
-	fired  bool   // INTx, and not unmasked since
+	line   bool // the interrupt controller's input is asserted
+	fired  bool // INTx, and not unmasked since
 }
-
-// The interrupt controller's inputs for PCI; on a q35 no other device uses them.
-const firstPCILine, lastPCILine = 16, 23
 
 // set makes events those of kind; no other is signalled any more.
 func (q *interrupts) set(kind bus.InterruptKind, events []*bus.Event) {
@@ -37,18 +34,11 @@ func (q *interrupts) message(vector int) {
 	}
 }
 
-// line takes a change of an input.
-func (q *interrupts) line(n int, raised bool) {
-	if n < firstPCILine || n > lastPCILine {
-		return
-	}
+// setLine takes a change of the device's input.
+func (q *interrupts) setLine(raised bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	bit := uint32(1) << n
-	q.lines &^= bit
-	if raised {
-		q.lines |= bit
-	}
+	q.line = raised
 	q.fireLine()
 }
 
@@ -60,7 +50,7 @@ func (q *interrupts) unmask() {
 }
 
 func (q *interrupts) fireLine() {
-	if q.lines == 0 || q.kind != bus.INTx || q.fired || len(q.events) == 0 {
+	if !q.line || q.kind != bus.INTx || q.fired || len(q.events) == 0 {
 		return
 	}
 	q.fired = true
@@ -100,7 +90,7 @@ const (
 // interrupt.
 func (d *Device) enableMessages(kind bus.InterruptKind, n int) {
 	f, m := &d.nic, &d.messages
-	doorbell := uint32(d.doorbell.bars[0].addr + ivshmemDoorbell)
+	doorbell := uint32(d.machine.doorbell.bars[0].addr + ivshmemDoorbell)
 	if m.msi != 0 {
 		f.write(m.msi+msiControl, 2, 0)
 	}
@@ -117,19 +107,20 @@ func (d *Device) enableMessages(kind bus.InterruptKind, n int) {
 			f.write(m.msi+msiAddressHigh, 4, 0)
 			data = m.msi + msiData64
 		}
-		f.write(data, 2, doorbellData(0))
+		f.write(data, 2, doorbellData(d.firstVector))
 		f.write(m.msi+msiControl, 2, msiEnable)
 	default:
 		for v := range m.vectors {
-			m.writeEntry(v, doorbell, v >= n)
+			m.writeEntry(v, doorbell, d.firstVector+v, v >= n)
 		}
 		f.write(m.msix+msiControl, 2, msixEnable)
 	}
 	f.read(configID, 4) // all that was written is in force now
 }
 
-// writeEntry writes an entry of the MSI-X table.
-func (m *messages) writeEntry(vector int, doorbell uint32, masked bool) {
+// writeEntry writes an entry of the MSI-X table. Signal is which of ivshmem's
+// vectors it is.
+func (m *messages) writeEntry(vector int, doorbell uint32, signal int, masked bool) {
 	at := m.table.bar.addr + uint64(m.offset) + msixEntry*uint64(vector)
 	q := m.table.qtest
 	control := uint32(0)
@@ -138,7 +129,7 @@ func (m *messages) writeEntry(vector int, doorbell uint32, masked bool) {
 	}
 	q.write(at, 4, doorbell)
 	q.write(at+bytesAddrHigh, 4, 0)
-	q.write(at+bytesData, 4, doorbellData(vector))
+	q.write(at+bytesData, 4, doorbellData(signal))
 	q.write(at+bytesControl, 4, control)
 }
 

@@ -15,8 +15,6 @@ import (
 // qmp is a connection to QEMU's monitor. Any goroutine may use it.
 type qmp struct {
 	conn *net.UnixConn
-	// event is told about events by name, on serve's goroutine.
-	event func(name string)
 
 	mu      sync.Mutex // one command at a time
 	id      uint64
@@ -47,8 +45,8 @@ type Version struct {
 
 func (v Version) String() string { return fmt.Sprintf("%d.%d.%d", v.Major, v.Minor, v.Micro) }
 
-func newQMP(conn *net.UnixConn, event func(string)) *qmp {
-	return &qmp{conn: conn, event: event, answers: make(chan qmpMessage), dead: make(chan struct{}), closing: make(chan struct{})}
+func newQMP(conn *net.UnixConn) *qmp {
+	return &qmp{conn: conn, answers: make(chan qmpMessage), dead: make(chan struct{}), closing: make(chan struct{})}
 }
 
 // serve takes what QEMU sends until the connection ends, and says why it did.
@@ -61,7 +59,6 @@ func (m *qmp) serve() error {
 			return err
 		}
 		if msg.Event != "" {
-			m.event(msg.Event)
 			continue
 		}
 		select {

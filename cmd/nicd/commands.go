@@ -101,7 +101,7 @@ func configCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s: good: %d interfaces, %d wires, %d streams\n", args[0], len(c.Interfaces), len(c.Wires), len(c.Streams))
+			fmt.Printf("%s: good: %d interfaces, %d wires, %d buses, %d streams\n", args[0], len(c.Interfaces), len(c.Wires), len(c.Buses), len(c.Streams))
 			return nil
 		},
 	})
