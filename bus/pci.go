@@ -1,11 +1,20 @@
 package bus
 
-// Bits of the command register in configuration space.
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Configuration space, as far as every driver needs it.
 const (
-	configCommand = 4
+	configCommand = 0x04
 	commandIO     = 1 << 0
 	commandMemory = 1 << 1
 	commandMaster = 1 << 2
+
+	configBAR0 = 0x10
+	barIO      = 1 << 0 // I/O ports, not memory
 )
 
 // EnableMaster lets d answer register accesses and access memory by itself, as
@@ -16,4 +25,40 @@ func EnableMaster(d Device) error {
 		return err
 	}
 	return d.WriteConfig(configCommand, 2, command|commandIO|commandMemory|commandMaster)
+}
+
+// IORegion is the function's first region of I/O ports that the bus reaches. The
+// error is ErrNoRegion if there is none.
+func IORegion(d Device) (Region, error) {
+	for i := BAR0; i <= BAR5; i++ {
+		low, err := d.ReadConfig(configBAR0+4*i, 4)
+		if err != nil {
+			return nil, err
+		}
+		if low&barIO == 0 {
+			continue
+		}
+		r, err := d.Region(i)
+		if !errors.Is(err, ErrNoRegion) && !errors.Is(err, ErrUnsupported) {
+			return r, err
+		}
+	}
+	return nil, fmt.Errorf("I/O ports: %w", ErrNoRegion)
+}
+
+// pollEvery is how often Await looks.
+const pollEvery = 20 * time.Microsecond
+
+// Await waits until the bits of a register that are in mask equal want, for at most
+// limit, and returns what it read last. It ends at once when the device is gone.
+// It sleeps: it is for the control path.
+func Await(r Region, offset, mask, want uint32, limit time.Duration) (value uint32, ok bool) {
+	for end := time.Now().Add(limit); ; time.Sleep(pollEvery) {
+		if value = r.Read32(offset); value != Gone && value&mask == want {
+			return value, true
+		}
+		if value == Gone || time.Now().After(end) {
+			return value, false
+		}
+	}
 }

@@ -94,6 +94,16 @@ type Settings struct {
 	RSS      RSS
 }
 
+// EffectOf is what a change of settings takes on a device that looks at the MTU, at
+// the RSS key and at whether there is RSS only when it starts, and follows all
+// else at once.
+func EffectOf(now, next *Settings) Effect {
+	if now.MTU != next.MTU || now.RSS.Key != next.RSS.Key || (now.Features^next.Features)&RSSHash != 0 {
+		return Reset
+	}
+	return Live
+}
+
 // RSS is how the device spreads flows over its receive queues.
 type RSS struct {
 	Key         [40]byte // Toeplitz

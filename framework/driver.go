@@ -164,6 +164,17 @@ type Queues struct {
 	Tx []TxQueue
 }
 
+// QueuesOf are queues of a driver's own types.
+func QueuesOf[R RxQueue, T TxQueue](rx []R, tx []T) (q Queues) {
+	for i := range rx {
+		q.Rx = append(q.Rx, rx[i])
+	}
+	for i := range tx {
+		q.Tx = append(q.Tx, tx[i])
+	}
+	return q
+}
+
 // RxQueue is the receive half of a queue pair. One goroutine owns it at a time;
 // nothing in it locks or allocates.
 type RxQueue interface {

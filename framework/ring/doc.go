@@ -16,12 +16,14 @@
 //     done bit in the same descriptor (the e1000 family).
 //   - [Flight]: which transmit packets are finished once a descriptor is.
 //   - [Slots]: which buffer a descriptor has.
+//   - [Transmit] and [Receive]: all of a queue but its descriptors' format, for
+//     devices with done bits and tail registers.
 //
 // And [Shared], which is memory outside of rings seen as a struct. Rings and
 // structs are made in memory that the caller has, or, by the functions named
 // Alloc, in memory that a framework.DMA gives.
 //
-// What does not live here: registers and doorbells, what a descriptor means,
+// What does not live here: registers other than tails, what a descriptor means,
 // buffers.
 //
 // # Rules for all rings

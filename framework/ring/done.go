@@ -75,3 +75,11 @@ func (r *Done[D]) Take() (i uint32, d D, ok bool) {
 
 // Seek releases everything before cur.
 func (r *Done[D]) Seek(cur Cursor) { r.Release(int(r.used - cur.left)) }
+
+// address makes the descriptor at index i one of a buffer alone: its device address
+// in the first eight bytes, zeros behind.
+func (r *Done[D]) address(i uint32, addr uint64) {
+	w := r.words[i*r.stride:][:r.stride]
+	clear(w)
+	w[0], w[1] = uint32(addr), uint32(addr>>32)
+}

@@ -1,0 +1,92 @@
+package bus
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// function is a PCI function with so many BARs of I/O ports, some out of reach.
+type function struct {
+	Device
+	config map[int]uint32
+	fails  map[int]error
+}
+
+type ports struct{ bar int }
+
+func (ports) Size() int              { return 64 }
+func (ports) Read32(uint32) uint32   { return 0 }
+func (ports) Write32(uint32, uint32) {}
+
+func (f *function) ReadConfig(offset, _ int) (uint32, error) {
+	return f.config[offset], f.fails[-offset]
+}
+
+func (f *function) Region(i int) (Region, error) {
+	if err := f.fails[i]; err != nil {
+		return nil, err
+	}
+	return ports{i}, nil
+}
+
+func TestIORegion(t *testing.T) {
+	io := map[int]uint32{0x10: 0xE0000000, 0x14: 0xC001, 0x1C: 0xC041}
+	other := errors.New("other")
+	for name, c := range map[string]struct {
+		config map[int]uint32
+		fails  map[int]error
+		bar    int
+		err    error
+	}{
+		"the first":        {io, nil, 1, nil},
+		"one out of reach": {io, map[int]error{1: ErrUnsupported}, 3, nil},
+		"all out of reach": {io, map[int]error{1: ErrUnsupported, 3: ErrNoRegion}, 0, ErrNoRegion},
+		"none":             {map[int]uint32{0x10: 0xE0000000}, nil, 0, ErrNoRegion},
+		"broken":           {io, map[int]error{1: other}, 0, other},
+		"gone":             {io, map[int]error{-0x14: ErrGone}, 0, ErrGone},
+	} {
+		r, err := IORegion(&function{config: c.config, fails: c.fails})
+		if !errors.Is(err, c.err) {
+			t.Errorf("%s: %v, want %v", name, err, c.err)
+		} else if err == nil && r.(ports).bar != c.bar {
+			t.Errorf("%s: BAR %d, want %d", name, r.(ports).bar, c.bar)
+		}
+	}
+}
+
+// sequence is a register that reads as one value after the other, and the last one
+// for ever.
+type sequence struct {
+	ports
+	values []uint32
+}
+
+func (s *sequence) Read32(uint32) uint32 {
+	v := s.values[0]
+	if len(s.values) > 1 {
+		s.values = s.values[1:]
+	}
+	return v
+}
+
+func TestAwait(t *testing.T) {
+	for name, c := range map[string]struct {
+		values []uint32
+		limit  time.Duration
+		value  uint32
+		ok     bool
+	}{
+		"at once": {[]uint32{0x15}, time.Minute, 0x15, true},
+		"later":   {[]uint32{0, 1, 0x14}, time.Minute, 0x14, true},
+		"never":   {[]uint32{1}, time.Millisecond, 1, false},
+		"gone":    {[]uint32{0, Gone}, time.Minute, Gone, false}, // though it has the bits
+	} {
+		if v, ok := Await(&sequence{values: c.values}, 0, 0x14, 0x14, c.limit); v != c.value || ok != c.ok {
+			t.Errorf("%s: %#x, %v", name, v, ok)
+		}
+	}
+	if v, ok := Await(&sequence{values: []uint32{0x15}}, 0, 0x14, 0x14, 0); v != 0x15 || !ok {
+		t.Errorf("with no time: %#x, %v", v, ok)
+	}
+}

@@ -1,0 +1,45 @@
+package framework
+
+import (
+	"slices"
+	"testing"
+)
+
+// registers is a region whose registers clear when they are read.
+type registers map[uint32]uint32
+
+func (r registers) Size() int { return 1 << 16 }
+func (r registers) Read32(offset uint32) uint32 {
+	v := r[offset]
+	r[offset] = 0
+	return v
+}
+func (r registers) Write32(offset, value uint32) { r[offset] = value }
+
+func TestStatistics(t *testing.T) {
+	s := Statistics{{0x10, false, CounterInfo{Name: "a"}}, {0x20, true, CounterInfo{Name: "b", Bad: true}}}
+	r := registers{0x10: 3, 0x14: 9, 0x20: 4, 0x24: 1}
+	totals := []uint64{1, 0}
+	s.Read(r, totals)
+	s.Read(r, totals)
+	if want := []uint64{4, 1<<32 | 4}; !slices.Equal(totals, want) {
+		t.Errorf("totals %v, want %v", totals, want)
+	}
+	r[0x10] = 7
+	s.Read(r, nil)
+	s.Read(r, totals)
+	if totals[0] != 4 {
+		t.Errorf("a counter was %d before it was thrown away and is %d after", 4, totals[0])
+	}
+	if infos := s.Infos(); len(infos) != 2 || infos[0].Name != "a" || !infos[1].Bad {
+		t.Errorf("infos %+v", infos)
+	}
+}
+
+func TestRegister(t *testing.T) {
+	r := registers{}
+	Register{r, 8}.Write(5)
+	if r[8] != 5 || len(r) != 1 {
+		t.Errorf("registers %v", r)
+	}
+}
