@@ -98,6 +98,7 @@ func (i *netInterface) linkCounters() []*adminpb.Counter {
 	list := []*adminpb.Counter{
 		{Name: "link_delivered", Unit: "packets", Doc: "Packets given to the port."},
 		{Name: "link_sent", Unit: "packets", Doc: "Packets of the port queued for the engine."},
+		{Name: "link_dropped", Unit: "packets", Doc: "Packets of link_sent that an engine had not taken when it was gone: dropped. What it had taken is in tx_drop_stopped."},
 		{Name: "link_malformed", Unit: "packets", Doc: "Packets of the port that made no sense: dropped.", Bad: true},
 		{Name: "link_refused", Unit: "times", Doc: "Sends that found a queue full and took less than all."},
 		{Name: "link_misused", Unit: "buffers", Doc: "Buffers that the port gave back and did not have.", Bad: true},
@@ -106,7 +107,7 @@ func (i *netInterface) linkCounters() []*adminpb.Counter {
 	}
 	for q := range i.host.Layout().Queues {
 		s := i.host.QueueStats(q)
-		for n, v := range []uint64{s.Delivered, s.Sent, s.Malformed, s.Refused, s.Misused, s.Sleeps, s.Reclaimed} {
+		for n, v := range []uint64{s.Delivered, s.Sent, s.Dropped, s.Malformed, s.Refused, s.Misused, s.Sleeps, s.Reclaimed} {
 			list[n].Value += v
 		}
 	}

@@ -412,7 +412,8 @@ func TestSendWhileStopped(t *testing.T) {
 }
 
 // Engines come and go in the middle of everything; senders and the port's
-// buffers live on, and nothing is lost.
+// buffers live on, no buffer is lost, and every packet that no engine has taken is
+// counted.
 func TestReset(t *testing.T) {
 	r := newRand(t)
 	h := newHost(t, small, func(v *Violation) { t.Error(v) })
@@ -458,6 +459,7 @@ func TestReset(t *testing.T) {
 			}
 		})
 	}
+	var taken uint64
 	for generation := uint32(1); generation <= 30; generation++ {
 		if h.Generation() != generation {
 			t.Fatalf("generation %d, want %d", h.Generation(), generation)
@@ -469,6 +471,7 @@ func TestReset(t *testing.T) {
 		e := startEcho(l)
 		time.Sleep(time.Duration(r.IntN(3000)) * time.Microsecond) // an engine's life; nothing waits for it
 		e.close()
+		taken += e.taken.Load()
 		h.Stop()
 		if err := h.Reset(); err != nil {
 			t.Fatal(err)
@@ -477,6 +480,14 @@ func TestReset(t *testing.T) {
 	close(stop)
 	senders.Wait()
 	h.Release(0, held)
+	var sent, dropped uint64
+	for q := range small.Queues {
+		sent += h.QueueStats(q).Sent
+		dropped += h.QueueStats(q).Dropped
+	}
+	if sent != taken+dropped || dropped == 0 {
+		t.Errorf("%d packets sent, %d taken by engines, %d dropped", sent, taken, dropped)
+	}
 	if n := h.QueueStats(0).Misused + h.QueueStats(0).Malformed; n != 0 {
 		t.Errorf("%d mistakes", n)
 	}
@@ -529,4 +540,50 @@ func TestFewerQueues(t *testing.T) {
 	}
 	h.Stop()
 	census(t, h, 0)
+}
+
+// What an engine that is gone has left in the ring is counted packet by packet,
+// also if it lied about how far it got: then as of the last time that it did not.
+func TestDroppedPackets(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		consumer func(said uint32) uint32
+		want     uint64
+	}{
+		{"honest", func(said uint32) uint32 { return said }, 5},
+		{"ahead of the producer", func(said uint32) uint32 { return said + 1000 }, 8},
+		{"behind itself", func(said uint32) uint32 { return said - 1000 }, 8},
+	} {
+		h := newHost(t, small, func(v *Violation) { t.Error(v) })
+		if err := h.Start(&port{}); err != nil {
+			t.Fatal(err)
+		}
+		l := newLower(t, h)
+		bufs := make([]framework.Buffer, small.TxBuffers)
+		if n := h.Alloc(0, bufs); n != len(bufs) {
+			t.Fatal(n)
+		}
+		rnd := newRand(t)
+		b := framework.NewBatch(8, len(bufs))
+		for used := 0; len(b.Packets) < 8; { // of one or two entries
+			used += makePacket(rnd, h, b, bufs[used:used+len(bufs)/8], 1)
+		}
+		if n := h.Send(0, b); n != 8 {
+			t.Fatal(n)
+		}
+		in := framework.NewBatch(3, 3*framework.MaxFragments)
+		if l.Take(0, in); len(in.Packets) != 3 {
+			t.Fatalf("%d packets", len(in.Packets))
+		}
+		l.Close()
+		h.Stop()
+		word := h.queues[0].tx.consumer
+		word.Store(c.consumer(word.Load()))
+		if err := h.Reset(); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.QueueStats(0).Dropped; n != c.want {
+			t.Errorf("%s: %d packets dropped, want %d", c.name, n, c.want)
+		}
+	}
 }

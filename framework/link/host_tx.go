@@ -30,6 +30,7 @@ type hostQueue struct {
 
 	mu       sync.Mutex // transmit: many senders
 	tx       packetWriter
+	starts   []bool // by slot of tx: a packet begins there. The ring itself is the engine's to write
 	txReturn bufferReader
 	returned [returnBatch]framework.Buffer // scratch
 
@@ -47,6 +48,7 @@ func (q *hostQueue) open(h *Host, i int) {
 	q.host, q.index = h, i
 	q.rxPool, q.txPool, _ = h.layout.pool(i)
 	q.batch = framework.NewBatch(rxBatchPackets, rxBatchFragments)
+	q.starts = make([]bool, h.layout.capacity(ringTx))
 	q.free = make([]framework.Buffer, 0, h.layout.TxBuffers)
 }
 
@@ -140,6 +142,7 @@ func (q *hostQueue) fill(b *framework.Batch) (n int, v *Violation) {
 			break
 		}
 		if frags := b.Fragments(n); q.takes(&b.Packets[n], frags) {
+			q.noteStart(need)
 			q.tx.write(&b.Packets[n], frags)
 		} else {
 			q.drop(frags)
@@ -149,6 +152,29 @@ func (q *hostQueue) fill(b *framework.Batch) (n int, v *Violation) {
 	}
 	q.counters.sent.Add(uint64(n - malformed))
 	return n, v
+}
+
+// noteStart remembers that the next packet takes so many entries.
+func (q *hostQueue) noteStart(entries uint32) {
+	q.starts[q.tx.tail&q.tx.mask] = true
+	for i := uint32(1); i < entries; i++ {
+		q.starts[(q.tx.tail+i)&q.tx.mask] = false
+	}
+}
+
+// waiting is how many packets the engine has not taken from the tx ring, by its own
+// account; if that cannot be, by the last one that could.
+func (q *hostQueue) waiting() (n uint64) {
+	head, tail := q.tx.head, q.tx.told
+	if at := q.tx.consumer.Load(); at-head <= tail-head {
+		head = at
+	}
+	for ; head != tail; head++ {
+		if q.starts[head&q.tx.mask] {
+			n++
+		}
+	}
+	return n
 }
 
 // takes checks a packet and takes its buffers from the port.
@@ -325,6 +351,9 @@ func (q *hostQueue) hasFree() bool {
 // all locks held and the host stopped.
 func (q *hostQueue) reset() {
 	arena, l := q.host.arena, q.host.layout
+	if q.tx.slots != nil { // there was an engine
+		q.counters.dropped.Add(q.waiting())
+	}
 	q.rx = newPacketReader(arena, l, q.index, ringRx, q.host.buffers)
 	q.rxReturn = newBufferWriter(arena, l, q.index, ringRxReturn)
 	q.tx = newPacketWriter(arena, l, q.index, ringTx)

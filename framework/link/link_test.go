@@ -85,9 +85,10 @@ func (p *port) TxReady(queue int) {
 // echo is an engine whose device sends back what it is given: each packet comes
 // up in a receive buffer, as a copy. One goroutine per queue does both tasks.
 type echo struct {
-	l    *Lower
-	stop chan struct{}
-	wg   sync.WaitGroup
+	l     *Lower
+	taken atomic.Uint64 // packets
+	stop  chan struct{}
+	wg    sync.WaitGroup
 }
 
 func startEcho(l *Lower) *echo {
@@ -118,6 +119,7 @@ func (e *echo) run(queue int) {
 	for {
 		in.Reset()
 		e.l.Take(queue, in)
+		e.taken.Add(uint64(len(in.Packets)))
 		out.Reset()
 		done = done[:0]
 		for i := range in.Packets {

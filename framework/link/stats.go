@@ -10,6 +10,7 @@ import (
 type QueueStats struct {
 	Delivered uint64 // packets handed to the port
 	Sent      uint64 // packets queued for the engine
+	Dropped   uint64 // packets of Sent that an engine had not taken when it was gone
 	Malformed uint64 // packets of the port that made no sense: dropped
 	Refused   uint64 // Sends that did not take all
 	Misused   uint64 // buffers given back by a port that did not have them
@@ -18,7 +19,7 @@ type QueueStats struct {
 }
 
 type queueCounters struct {
-	delivered, sent, malformed, refused, misused, sleeps, reclaimed atomic.Uint64
+	delivered, sent, dropped, malformed, refused, misused, sleeps, reclaimed atomic.Uint64
 }
 
 // QueueStats reads a queue's counters. Any goroutine may call it.
@@ -27,6 +28,7 @@ func (h *Host) QueueStats(queue int) QueueStats {
 	return QueueStats{
 		Delivered: s.delivered.Load(),
 		Sent:      s.sent.Load(),
+		Dropped:   s.dropped.Load(),
 		Malformed: s.malformed.Load(),
 		Refused:   s.refused.Load(),
 		Misused:   s.misused.Load(),
