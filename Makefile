@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: all build test test-guest-drivers mutants lint setup generate bench bench-run bench-lro bench-tap clean
+.PHONY: all build test test-guest-drivers test-guest-kernel mutants lint setup generate bench bench-run bench-lro bench-tap clean
 
 all: build
 
@@ -20,6 +20,10 @@ test: setup lint ## all tests with the race detector; says how many ran
 # Heavy, and needs the network: run before a release.
 test-guest-drivers: ## the kernel's own NIC drivers on our models; writes docs/guest-drivers.md
 	NICD_GUEST_DRIVERS=$(CURDIR)/docs/guest-drivers.md $(GO) test -v -count=1 -timeout 30m -run TestGuestDrivers ./guest
+
+# Heavy, and needs the network: builds a kernel.
+test-guest-kernel: ## VFIO as Debian's kernels don't have it: iommufd, and devices without an IOMMU
+	NICD_GUEST_KERNEL=1 $(GO) test -v -count=1 -timeout 60m -run 'TestIOMMUFD|TestNoIOMMU' ./guest
 
 mutants: ## deletes lro's rules one by one: the tests have to notice each
 	$(GO) run ./internal/mutants

@@ -25,11 +25,13 @@ type Step struct {
 	Do Action
 	// Args are nicd's, of Run and Start.
 	Args []string
+	// Fails is what Run has to fail with, "" if it has to end well.
+	Fails string
 	// Device is the PCI address of the NIC whose kernel interface is meant, or
 	// Interface is that interface's name.
 	Device, Interface string
 	Prefix            string // of Address: "10.0.0.1/24"
-	Path, Content     string // of Write
+	Path, Content     string // of Write and Remove
 	URL               string // of Fetch
 	Bytes             int64  // of Fetch: how many to send
 }
@@ -39,8 +41,8 @@ type Action string
 
 // Actions. A failed one ends the guest.
 const (
-	// Run runs nicd to its end, which has to be a good one; the event has what it
-	// printed.
+	// Run runs nicd to its end, which has to be a good one or fail as said; the
+	// event has what it printed. It may ask the nicd that was started.
 	Run Action = "run"
 	// Start starts nicd, and Stop ends it with an interrupt and reports like Run.
 	Start Action = "start"
@@ -51,6 +53,8 @@ const (
 	NoTSO Action = "no-tso"
 	// Write writes a file, one of /proc for example.
 	Write Action = "write"
+	// Remove removes a file, a device's node for example.
+	Remove Action = "remove"
 	// Fetch gets what is at a URL, then puts as many bytes there as it says. The
 	// event has the SHA-256 of both.
 	Fetch Action = "fetch"

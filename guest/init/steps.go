@@ -36,23 +36,26 @@ const patience = 60 * time.Second
 func (w *world) do(s guest.Step, e *guest.Event) (err error) {
 	switch s.Do {
 	case guest.Run:
-		if err := w.start(s.Args); err != nil {
-			return err
-		}
-		return w.wait(e)
+		return run(s, e)
 	case guest.Start:
-		return w.start(s.Args)
+		w.nicd, w.stdout = command(s.Args), &bytes.Buffer{}
+		w.nicd.Stdout = w.stdout
+		return w.nicd.Start()
 	case guest.Stop:
 		if err := w.nicd.Process.Signal(syscall.SIGINT); err != nil {
 			return err
 		}
-		return w.wait(e)
+		err := w.nicd.Wait()
+		e.Output = w.stdout.String()
+		return err
 	case guest.Address:
 		return address(s)
 	case guest.NoTSO:
 		return disableTSO(s)
 	case guest.Write:
 		return os.WriteFile(s.Path, []byte(s.Content), 0o600)
+	case guest.Remove:
+		return os.Remove(s.Path)
 	case guest.Fetch:
 		return fetch(s, e)
 	case guest.Errors:
@@ -64,17 +67,29 @@ func (w *world) do(s guest.Step, e *guest.Event) (err error) {
 	return fmt.Errorf("unknown action %q", s.Do)
 }
 
-func (w *world) start(args []string) error {
-	w.nicd, w.stdout = exec.Command(guest.NICD, args...), &bytes.Buffer{}
-	w.nicd.Stdout, w.nicd.Stderr = w.stdout, os.Stderr
-	w.nicd.Env = []string{"PATH=/", "TMPDIR=/tmp", "NICD_SOCKET=/run/nicd.sock"}
-	return w.nicd.Start()
+// command is nicd with an environment. It complains on the console.
+func command(args []string) *exec.Cmd {
+	c := exec.Command(guest.NICD, args...)
+	c.Stderr = os.Stderr
+	c.Env = []string{"PATH=/", "TMPDIR=/tmp", "NICD_SOCKET=/run/nicd.sock"}
+	return c
 }
 
-func (w *world) wait(e *guest.Event) error {
-	err := w.nicd.Wait()
-	e.Output = w.stdout.String()
-	return err
+func run(s guest.Step, e *guest.Event) error {
+	c := command(s.Args)
+	var said bytes.Buffer
+	if s.Fails != "" {
+		c.Stderr = &said
+	}
+	output, err := c.Output()
+	e.Output = string(output)
+	if s.Fails == "" {
+		return err
+	}
+	if e.Output += said.String(); err == nil || !strings.Contains(said.String(), s.Fails) {
+		return fmt.Errorf("nicd %v: %v, not %q: %s", s.Args, err, s.Fails, said.String())
+	}
+	return nil
 }
 
 // interfaceOf is the kernel interface that a step means, for which it waits: a
