@@ -3,8 +3,10 @@ package plugin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,6 +27,47 @@ func TestDescribe(t *testing.T) {
 	if d.Name != want.Name || d.Version != want.Version || len(d.IDs) != 1 || d.IDs[0] != want.IDs[0] ||
 		len(d.Quirks) != 1 || d.Quirks[0] != want.Quirks[0] {
 		t.Fatalf("it says %+v, want %+v", d, want)
+	}
+}
+
+// All of a plugin's threads let others finish first, also those that it makes when
+// it runs.
+func TestThreadsAreBatch(t *testing.T) {
+	p, _ := start(t, "good")
+	h, c := wire(t)
+	control, err := p.Attach(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := control.Start(t.Context(), engine.Plan{}); err != nil {
+		t.Fatal(err)
+	}
+	startTraffic(t, h).wait(t, 1000)
+	threads, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", p.PID()))
+	if err != nil || len(threads) < 2 {
+		t.Fatalf("%d threads, %v", len(threads), err)
+	}
+	for _, thread := range threads {
+		id, _ := strconv.Atoi(thread.Name())
+		if attr, err := unix.SchedGetAttr(id, 0); err != unix.ESRCH && (err != nil || attr.Policy != unix.SCHED_BATCH) {
+			t.Errorf("thread %d: %+v, %v", id, attr, err)
+		}
+	}
+}
+
+func TestProcessors(t *testing.T) {
+	for _, c := range []struct {
+		cpus, queues int
+		polling      bool
+		want         int
+	}{
+		{1, 0, false, 1}, {1, 8, false, 1}, {2, 4, false, 1}, {3, 4, false, 1}, {4, 4, false, 2},
+		{16, 0, false, 1}, {16, 1, false, 2}, {16, 4, false, 5}, {16, 8, false, 8},
+		{1, 1, true, 2}, {2, 1, true, 2}, {2, 4, true, 2}, {4, 2, true, 3}, {16, 8, true, 9},
+	} {
+		if got := processors(c.cpus, c.queues, c.polling); got != c.want {
+			t.Errorf("%d processors, %d queues, polling %v: %d, want %d", c.cpus, c.queues, c.polling, got, c.want)
+		}
 	}
 }
 

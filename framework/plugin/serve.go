@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
-	"runtime/debug"
 	"strconv"
 
 	"github.com/hashicorp/go-hclog"
@@ -21,13 +19,6 @@ const (
 	exitDone    = 0
 	exitFailure = 1
 	exitUsage   = 2
-)
-
-// A plugin's heap is small, because packets live outside of it: collect early
-// and keep what is resident low.
-const (
-	gcPercent   = 50
-	memoryLimit = 64 << 20
 )
 
 // Serve makes this process the plugin of a driver. It does not return: the
@@ -62,7 +53,10 @@ func serve(d framework.Driver, a assemble) {
 	if err != nil {
 		fail(exitFailure, "control socket: %v", err)
 	}
-	tune(1)
+	tune(0, false)
+	if err := batch(); err != nil {
+		fail(exitFailure, "%v", err)
+	}
 	s := &server{driver: d, mailbox: newMailbox(), assemble: a}
 	go func() {
 		_ = s.mailbox.receive(control)
@@ -101,18 +95,4 @@ func pluginLogger() zerolog.Logger {
 		level = zerolog.InfoLevel
 	}
 	return zerolog.New(stderr).Level(level)
-}
-
-// tune sizes the runtime for so many queue pairs: a receive and a transmit task
-// each, and control. What the environment says wins.
-func tune(queues int) {
-	if os.Getenv("GOMAXPROCS") == "" {
-		runtime.GOMAXPROCS(max(2, min(runtime.NumCPU(), 2*queues+1)))
-	}
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(memoryLimit)
-	}
 }

@@ -110,7 +110,7 @@ func (s *server) Start(ctx context.Context, r *driverpb.Plan) (*driverpb.StartRe
 		if err != nil {
 			return err
 		}
-		tune(max(p.RxQueues, p.TxQueues))
+		tune(max(p.RxQueues, p.TxQueues), p.SpinMicros < 0)
 		return c.Start(ctx, p)
 	})
 }
