@@ -75,7 +75,8 @@ func (a *Assembly) Fragments() []Fragment { return a.frags[:a.n] }
 // merged, whatever the device calls it.
 func (a *Assembly) Coalesce(buffers *Buffers, segments, size, longest uint32) {
 	p := &a.Packet
-	if a.n == 0 {
+	tooLong := p.Flags&TCP != 0 && p.Len > longest
+	if a.n == 0 || !tooLong && (segments == 1 || segments|size == 0) {
 		return
 	}
 	header := uint32(TCPHeaderLen(buffers.Bytes(a.frags[0])))
@@ -88,7 +89,7 @@ func (a *Assembly) Coalesce(buffers *Buffers, segments, size, longest uint32) {
 		size = (payload + segments - 1) / segments
 	case segments <= 1 && size > 0 && header > 0:
 		segments = (payload + size - 1) / size
-	case segments <= 1 && p.Flags&TCP != 0 && p.Len > longest:
+	case segments <= 1 && tooLong:
 		segments, size = (p.Len+longest-1)/longest, 0
 	}
 	if segments <= 1 {

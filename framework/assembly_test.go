@@ -101,6 +101,7 @@ func TestAssemblyCoalesce(t *testing.T) {
 		"neither, not too long": {longest - header, 0, 0, TCP, 0, 0},
 		"neither, no TCP":       {4000, 0, 0, UDP, 0, 0},
 		"one":                   {1000, 1, 0, TCP, 0, 0},
+		"one of some size":      {1000, 1, 100, TCP, 0, 0},
 		"one, but too long":     {4000, 1, 0, TCP, 3, 0},
 		"number without header": {0, 3, 0, TCP, 3, 0},
 	} {

@@ -8,24 +8,62 @@ import (
 	"nicd/framework"
 )
 
-// registers are the device's two regions. A command is a write and a read of one
-// register that must not be mixed with another's: the framework calls the control
-// half of a driver one method at a time, and nothing else here gives commands.
-type registers struct {
-	pt, vd bus.Region
-}
+// command is a value for regCMD.
+type command uint32
 
-func openRegisters(dev bus.Device) (registers, error) {
-	pt, err := dev.Region(bus.BAR0)
-	if err != nil {
-		return registers{}, fmt.Errorf("vmxnet3: BAR0: %w", err)
-	}
-	vd, err := dev.Region(bus.BAR1)
-	if err != nil {
-		return registers{}, fmt.Errorf("vmxnet3: BAR1: %w", err)
-	}
-	return registers{pt: pt, vd: vd}, nil
-}
+// Commands that do something.
+const (
+	cmdActivate       command = 0xCAFE0000 // result 0 is success
+	cmdQuiesce        command = 0xCAFE0001 // no DMA afterwards
+	cmdReset          command = 0xCAFE0002 // forgets everything
+	cmdUpdateRxMode   command = 0xCAFE0003 // reads the receive mode again
+	cmdUpdateFilters  command = 0xCAFE0004 // the multicast table
+	cmdUpdateVLAN     command = 0xCAFE0005 // the VLAN table
+	cmdUpdateRSS      command = 0xCAFE0006 // the indirection table
+	cmdUpdateFeatures command = 0xCAFE0009 // dsFeatures
+	cmdSetRSSFields   command = 0xCAFE0010 // revision 4: from dsCommandInfo
+)
+
+// Commands that ask something.
+const (
+	cmdQueueStatus   command = 0xF00D0000 // fills in the queues' status
+	cmdStats         command = 0xF00D0001 // fills in the queues' statistics
+	cmdLink          command = 0xF00D0002 // bit 0: up; 31:16: Mbit/s
+	cmdPermMACLow    command = 0xF00D0003 // bytes 0 to 3
+	cmdPermMACHigh   command = 0xF00D0004 // bytes 4 and 5
+	cmdExtraInfo     command = 0xF00D0007 // bit 0: passed through to hardware (UPT)
+	cmdConfInterrupt command = 0xF00D0008 // bits 1:0 kind, 3:2 how vectors are masked
+)
+
+// Answer of cmdLink.
+const (
+	linkUp         = 1
+	linkSpeedShift = 16
+)
+
+// Answer of cmdExtraInfo.
+const extraPassthrough = 1
+
+// Answer of cmdConfInterrupt.
+const (
+	interruptKindMask  = 3
+	interruptMaskShift = 2
+
+	kindAuto = 0
+	kindINTx = 1
+	kindMSI  = 2
+	kindMSIX = 3
+)
+
+// maskMode is who masks a vector that fired.
+type maskMode uint8
+
+// Mask modes.
+const (
+	maskAuto   maskMode = iota // the device does
+	maskActive                 // the driver does, at once
+	maskLazy                   // nobody, until the driver wants it
+)
 
 // command carries out c and returns its result. The read makes sure that the
 // device is through with it.
@@ -34,49 +72,12 @@ func (r registers) command(c command) uint32 {
 	return r.vd.Read32(regCMD)
 }
 
-// gone tells whether nobody answers: no device speaks all revisions.
-func (r registers) gone() bool { return r.vd.Read32(regVRRS) == bus.Gone }
-
-// negotiate chooses the highest revision that device and driver both speak.
-func (r registers) negotiate() (revision int, err error) {
-	offered := r.vd.Read32(regVRRS)
-	if offered == bus.Gone {
-		return 0, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
-	}
-	for revision = maxRevision; revision > 0; revision-- {
-		if offered&(1<<(revision-1)) != 0 {
-			break
-		}
-	}
-	if revision == 0 {
-		return 0, fmt.Errorf("vmxnet3: %w: device speaks revisions %#b, driver up to %d",
-			framework.ErrUnsupported, offered, maxRevision)
-	}
-	r.vd.Write32(regVRRS, 1<<(revision-1))
-	if upt := r.vd.Read32(regUVRS); upt&1 == 0 {
-		return 0, fmt.Errorf("vmxnet3: %w: UPT versions %#b lack 1", framework.ErrUnsupported, upt)
-	}
-	r.vd.Write32(regUVRS, 1)
-	return revision, nil
-}
-
 // permanentMAC is the address that the device was born with.
 func (r registers) permanentMAC() (mac framework.MAC) {
 	low, high := r.command(cmdPermMACLow), r.command(cmdPermMACHigh)
 	binary.LittleEndian.PutUint32(mac[:], low)
 	binary.LittleEndian.PutUint16(mac[4:], uint16(high))
 	return mac
-}
-
-func (r registers) setMAC(mac framework.MAC) {
-	r.vd.Write32(regMACL, binary.LittleEndian.Uint32(mac[:]))
-	r.vd.Write32(regMACH, uint32(binary.LittleEndian.Uint16(mac[4:])))
-}
-
-// setShared tells the device where the shared area is; 0 takes it away.
-func (r registers) setShared(addr uint64) {
-	r.vd.Write32(regDSAL, uint32(addr))
-	r.vd.Write32(regDSAH, uint32(addr>>32))
 }
 
 // halt ends all DMA and makes the device forget everything, its shared area
@@ -95,10 +96,14 @@ func (r registers) link() (framework.Link, error) {
 	return framework.Link{Up: l&linkUp != 0, Mbps: int(l >> linkSpeedShift), FullDuplex: true}, nil
 }
 
-// passthrough tells whether hardware stands behind the device's data path (UPT).
-func (r registers) passthrough() bool {
-	v := r.command(cmdExtraInfo)
-	return v != bus.Gone && v&extraPassthrough != 0
+// mode asks whether hardware stands behind the device's data path. (Linux goes by
+// whether receive bells are wanted; but a device in emulation may want one as well,
+// when it has run dry.)
+func (r registers) mode() string {
+	if v := r.command(cmdExtraInfo); v != bus.Gone && v&extraPassthrough != 0 {
+		return modePassthrough
+	}
+	return ""
 }
 
 // interruptConf is how the device wants to interrupt.

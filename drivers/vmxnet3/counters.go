@@ -27,32 +27,27 @@ var counters = []framework.CounterInfo{
 	{Name: "rx_errors", Doc: "frames received with an error", Bad: true},
 }
 
-// readStats asks the device for its statistics and adds them up over queues.
-func (d *device) readStats(dst *[2 * numStats]uint64) {
+// readStats asks the device for its statistics, added up over queues.
+func (d *device) readStats() (sums [2 * numStats]uint64) {
 	d.regs.command(cmdStats)
-	clear(dst[:])
-	s := d.run.shared
-	for _, q := range s.tx {
-		q.addStats(dst[:numStats])
+	cfg, queues := &d.run.cfg, &d.run.shared.queues
+	for q := range cfg.TxQueues + cfg.RxQueues {
+		kind := sums[:numStats]
+		if q >= cfg.TxQueues {
+			kind = sums[numStats:]
+		}
+		for i := range kind {
+			kind[i] += queues[q].stats[i].Load()
+		}
 	}
-	for _, q := range s.rx {
-		q.addStats(dst[numStats:])
-	}
-}
-
-func (a area) addStats(dst []uint64) {
-	for i := range dst {
-		dst[i] += a.load64(qdStats + 8*i)
-	}
+	return sums
 }
 
 // ReadCounters reports what has happened since Start: a device may or may not
 // begin anew when it is activated.
 func (d *device) ReadCounters(dst []uint64) error {
-	var now [2 * numStats]uint64
-	d.readStats(&now)
-	for i := range now {
-		dst[i] = now[i] - d.run.statsAtStart[i]
+	for i, now := range d.readStats() {
+		dst[i] = now - d.run.statsAtStart[i]
 	}
 	return nil
 }

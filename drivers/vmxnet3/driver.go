@@ -1,24 +1,35 @@
 // Package vmxnet3 drives VMware's paravirtual NIC, as ESXi, Workstation and QEMU
 // provide it, by revisions 1 to 4 of its interface.
 //
-// What lives here is the device: its registers (registers.go, command.go), the
-// memory that it shares with its driver (shared.go), its descriptors (rx.go,
-// assembly.go, tx.go), interrupts and events (interrupt.go), filters, counters
-// and quirks. Everything else is the framework's.
+// What lives here is the device, and nothing else. To be read in this order:
+//
+//	registers.go  the two regions of registers, and the device's limits
+//	command.go    the commands
+//	shared.go     the memory that driver and device share
+//	driver.go     what the device is and offers, attach and detach
+//	start.go      start, stop and changes of settings
+//	tx.go         transmit: descriptors, the data ring, bells
+//	rx.go         receive: two rings and their completions
+//	verdict.go    what its completions say of a packet
+//	interrupt.go  interrupts, events and errors
+//	filter.go, counters.go, quirks.go
 //
 // The layout of registers, shared memory and descriptors is that of VMware's
 // public headers (vmxnet3_defs.h); where devices in the field differ from it,
 // the place that copes says who found out.
 //
-// Not used: the transmit and receive data rings, which copy small packets for
-// the sake of guests with slow page mapping, tunnel offloads, and all that comes
-// with revisions from 5 on.
+// Not used: tunnel offloads, all that comes with revisions from 5 on, and the
+// receive data ring of revision 3. That one spares a guest the mapping of a buffer
+// for a small packet. Here buffers are mapped for as long as the interface lives,
+// and a packet goes up in one in any case, so that the ring would only add a copy.
+//
+// Not there: a way to reset one queue. The device is quiesced and reset as a whole,
+// so that this driver is no framework.QueueResetter.
 package vmxnet3
 
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -67,18 +78,6 @@ type device struct {
 	running  bool
 }
 
-// run is what a device has from Start to Stop.
-type run struct {
-	cfg          framework.Config
-	shared       *sharedMemory
-	rx           []*rxQueue
-	tx           []*txQueue
-	vectors      []framework.Vector
-	features     atomic.Uint32 // framework.Features in force
-	merges       atomic.Bool   // LRO has been on: there may be merged packets
-	statsAtStart [2 * numStats]uint64
-}
-
 // Attach resets the device and agrees with it on a revision.
 func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
 	if i := dev.Info(); i.Vendor != vendorVMware || i.Device != deviceVMXNET3 {
@@ -98,21 +97,12 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 	}
 	d.mac = regs.permanentMAC()
 	d.kind, d.mask = regs.interruptConf()
-	d.mode = d.currentMode()
+	d.mode = regs.mode()
 	if regs.gone() { // then none of the answers above was one
 		return nil, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
 	}
 	d.log.Debug().Int("revision", d.revision).Stringer("mac", d.mac).Str("mode", d.mode).Msg("attached")
 	return d, nil
-}
-
-// currentMode asks the device. (Linux goes by whether receive bells are wanted;
-// but a device in emulation may want one as well, when it has run dry.)
-func (d *device) currentMode() string {
-	if d.regs.passthrough() {
-		return modePassthrough
-	}
-	return ""
 }
 
 // offered is what the device does for packets.
@@ -146,22 +136,19 @@ func (d *device) Info() framework.Info {
 		MaxTSOLen:          framework.MaxPacketLen,
 		MaxTxFragmentLen:   maxTxBufferLen,
 		MaxRxFragments:     framework.MaxFragments,
-		Interrupts:         d.interrupts(),
+		Interrupts:         framework.InterruptChoices(d.bus.Info(), interruptKinds[d.kind]),
 		MaxMulticast:       maxMulticast,
 		Counters:           counters,
 	}
 }
 
-// interrupts are the kinds that the device wants and those that are less.
-func (d *device) interrupts() []framework.InterruptChoice {
-	most := [3]int{bus.INTx: 1, bus.MSI: 1, bus.MSIX: maxVectors}
-	if d.kind == kindINTx || d.kind == kindMSI {
-		most[bus.MSIX] = 0
-	}
-	if d.kind == kindINTx {
-		most[bus.MSI] = 0
-	}
-	return framework.InterruptChoices(d.bus.Info(), most)
+// interruptKinds are how many vectors of each kind of interrupt the driver can use
+// when the device wants this one: of better kinds, none.
+var interruptKinds = [...][3]int{
+	kindAuto: {bus.INTx: 1, bus.MSI: 1, bus.MSIX: maxVectors},
+	kindINTx: {bus.INTx: 1},
+	kindMSI:  {bus.INTx: 1, bus.MSI: 1},
+	kindMSIX: {bus.INTx: 1, bus.MSI: 1, bus.MSIX: maxVectors},
 }
 
 // Detach leaves the device halted.
@@ -172,10 +159,3 @@ func (d *device) Detach() error {
 
 // Link asks the device.
 func (d *device) Link() (framework.Link, error) { return d.regs.link() }
-
-// SetFilters replaces the receive filters.
-func (d *device) SetFilters(f framework.Filters) error {
-	d.run.cfg.Filters = f
-	d.applyFilters(&f, d.run.cfg.Features)
-	return nil
-}

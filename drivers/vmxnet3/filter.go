@@ -2,23 +2,27 @@ package vmxnet3
 
 import "nicd/framework"
 
-// applyFilters writes the receive filters of f and makes the device read them.
-// The mode comes first; the VLAN table goes with it because promiscuous mode uses
-// a table of its own, and a driver that forgot to put the old one back lost its
-// VLANs (DPDK c1f7b53c83).
-func (d *device) applyFilters(f *framework.Filters, features framework.Features) {
-	s := d.run.shared
-	s.driver.put32(dsRxMode, rxMode(f))
+// SetFilters replaces the receive filters.
+func (d *device) SetFilters(f framework.Filters) error {
+	d.run.cfg.Filters = f
+	d.applyFilters()
+	return nil
+}
+
+// applyFilters makes the device read the receive filters anew. The mode comes
+// first; the VLAN table goes with it because promiscuous mode uses a table of its
+// own, and a driver that forgot to put the old one back lost its VLANs (DPDK
+// c1f7b53c83).
+func (d *device) applyFilters() {
+	cfg, shared := &d.run.cfg, d.run.shared
+	s := &shared.driver
+	s.rxMode = rxMode(&cfg.Filters)
 	d.regs.command(cmdUpdateRxMode)
 
-	writeVLANs(s.driver.Bytes[dsVLANs:][:512], f, features)
+	s.vlans = vlanTable(&cfg.Filters, cfg.Features)
 	d.regs.command(cmdUpdateVLAN)
 
-	n := 0
-	for _, mac := range f.Multicast {
-		n += copy(s.multicast.Bytes[n:], mac[:])
-	}
-	s.driver.put16(dsMulticastLen, uint16(n))
+	s.multicastLen = uint16(copy(shared.multicast[:], cfg.Filters.Multicast) * len(framework.MAC{}))
 	d.regs.command(cmdUpdateFilters)
 }
 
@@ -36,16 +40,15 @@ func rxMode(f *framework.Filters) uint32 {
 	return mode
 }
 
-// writeVLANs fills the table of accepted VLANs. Bit 0 lets untagged frames in.
-func writeVLANs(table []byte, f *framework.Filters, features framework.Features) {
-	if f.Promiscuous || f.VLANs == nil || !features.Has(framework.VLANFilter) {
-		for i := range table {
-			table[i] = 0xFF
-		}
-		return
+// vlanTable is the VLANs that are accepted. Bit 0 lets untagged frames in.
+func vlanTable(f *framework.Filters, features framework.Features) (table [4096 / 64]uint64) {
+	if !f.Promiscuous && f.VLANs != nil && features.Has(framework.VLANFilter) {
+		table = *f.VLANs
+		table[0] |= 1
+		return table
 	}
 	for i := range table {
-		table[i] = byte(f.VLANs[i/8] >> (i % 8 * 8))
+		table[i] = ^uint64(0)
 	}
-	table[0] |= 1
+	return table
 }

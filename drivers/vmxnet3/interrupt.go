@@ -39,7 +39,7 @@ func (d *device) Interrupt(v int) framework.Cause {
 		d.Mask(v)
 	}
 	cause := vec.Cause
-	cause.Admin = cause.Admin && r.shared.driver.load(dsEvents) != 0
+	cause.Admin = cause.Admin && r.shared.driver.events.Load() != 0
 	return cause
 }
 
@@ -65,9 +65,11 @@ func (d *device) Admin() framework.Events {
 	var e framework.Events
 	if d.running {
 		d.events(&e)
-		d.run.brokenQueues(&e)
+		if broken := d.run.broken.Load(); broken != 0 {
+			e.Fault(broken, "transmit: completion of a descriptor that was not sent")
+		}
 	}
-	if m := d.currentMode(); m != d.mode {
+	if m := d.regs.mode(); m != d.mode {
 		d.log.Info().Str("was", d.mode).Str("is", m).Msg("device changed its mode")
 		d.mode = m
 		e.ModeChanged = true
@@ -77,7 +79,7 @@ func (d *device) Admin() framework.Events {
 
 func (d *device) events(e *framework.Events) {
 	r := d.run
-	events := r.shared.driver.load(dsEvents)
+	events := r.shared.driver.events.Load()
 	if events == 0 {
 		return
 	}
@@ -87,48 +89,34 @@ func (d *device) events(e *framework.Events) {
 		return
 	}
 	d.regs.command(cmdQueueStatus)
-	r.stopped(e, "transmit", r.shared.tx)
-	r.stopped(e, "receive", r.shared.rx)
+	r.stopped(e, "transmit", r.txDescs())
+	r.stopped(e, "receive", r.rxDescs())
 	if e.QueueFault == 0 {
 		e.DeviceFault, e.Reason = true, "queue error, but no queue has stopped"
 	}
 }
 
 // stopped adds the queues that the device has stopped.
-func (r *run) stopped(e *framework.Events, kind string, queues []area) {
-	for q, desc := range queues {
-		if desc.load(qdStopped)&0xFF != 0 {
-			r.fault(e, q, fmt.Sprintf("%s queue %d stopped: %s", kind, q, stopReason(desc.load(qdError))))
+func (r *run) stopped(e *framework.Events, kind string, queues []queueDesc) {
+	for q := range queues {
+		if desc := &queues[q]; desc.stopped.Load()&0xFF != 0 {
+			e.Fault(1<<q, "%s queue %d stopped: %s", kind, q, stopReason(desc.error.Load()))
 		}
 	}
 }
 
-// brokenQueues adds the transmit queues whose completions made no sense.
-func (r *run) brokenQueues(e *framework.Events) {
-	for q := range r.tx {
-		if r.tx[q].broken.Load() {
-			r.fault(e, q, fmt.Sprintf("transmit queue %d: completion of a descriptor that was not sent", q))
-		}
-	}
+// stopReasons are the errors of queues that the device has stopped, from firstReason
+// on.
+var stopReasons = [...]string{
+	"packet without end", "transmit descriptor reused", "packet too big", "descriptor not supported",
+	"buffer too small", "stress option", "switch failure", "transmit descriptor invalid",
 }
 
-func (r *run) fault(e *framework.Events, queue int, reason string) {
-	e.QueueFault |= 1 << queue
-	if e.Reason != "" {
-		reason = e.Reason + "; " + reason
-	}
-	e.Reason = reason
-}
+const firstReason = 1 << 31
 
-// stopReason spells the error of a queue that the device has stopped.
 func stopReason(code uint32) string {
-	const first = 1 << 31
-	reasons := [...]string{
-		"packet without end", "transmit descriptor reused", "packet too big", "descriptor not supported",
-		"buffer too small", "stress option", "switch failure", "transmit descriptor invalid",
-	}
-	if n := code - first; code >= first && n < uint32(len(reasons)) {
-		return reasons[n]
+	if n := code - firstReason; n < uint32(len(stopReasons)) {
+		return stopReasons[n]
 	}
 	return fmt.Sprintf("error %#x", code)
 }

@@ -82,18 +82,17 @@ func newBench(t testing.TB, features framework.Features, set ...string) *bench {
 			t.Fatal(err)
 		}
 	}
-	b.run = &run{cfg: framework.Config{
+	var err error
+	b.run, err = d.build(framework.Config{
 		Settings: framework.Settings{MTU: testMTU, Features: features},
 		RxQueues: 1, TxQueues: 1, RxDescriptors: testRing, TxDescriptors: testRing,
 		Buffers:    &framework.Buffers{Memory: mem.Bytes, Addr: mem.Addr, Stride: testBuffer + 64, Size: testBuffer, Count: buffers},
 		Interrupts: framework.VectorPlan{Kind: bus.MSIX, Vectors: 1, RxVector: []int{0}, TxVector: []int{0}},
-	}}
-	b.run.features.Store(uint32(features))
-	b.run.merges.Store(features.Has(framework.LRO))
-	if err := d.build(b.run); err != nil {
+	})
+	if err != nil {
 		t.Fatal(err)
 	}
-	b.rx, b.tx = b.run.rx[0], b.run.tx[0]
+	b.rx, b.tx = b.run.queues.Rx[0].(*rxQueue), b.run.queues.Tx[0].(*txQueue)
 	return b
 }
 
@@ -113,7 +112,7 @@ func (b *bench) post() {
 
 // complete writes a completion of descriptor index of ring r, which is 0 or 1.
 func (b *bench) complete(r int, index uint32, c rxComp) {
-	ring := binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxComp:])
+	ring := b.run.rxDescs()[0].comp
 	mem := b.dma.bytesAt(ring)[16*b.at:]
 	binary.LittleEndian.PutUint32(mem, c.where|index|uint32(r)<<rcQueueShift)
 	binary.LittleEndian.PutUint32(mem[4:], c.hash)
@@ -170,7 +169,7 @@ func (b *bench) one() framework.Packet {
 // buffersOf are the buffers of the descriptors from index to the tail, that is,
 // of those that the device owns.
 func (b *bench) buffersOf(r int, from, n uint32) (bufs []framework.Buffer) {
-	ring := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRings+8*r:]))
+	ring := b.dma.bytesAt(b.run.rxDescs()[0].rings[r])
 	for i := range n {
 		at := (from + i) % testRing
 		addr := binary.LittleEndian.Uint64(ring[16*at:]) - framework.RxOffset - b.run.cfg.Buffers.Addr
@@ -192,8 +191,8 @@ const lroFeatures = framework.RxChecksum | framework.LRO
 func TestReceiveFormat(t *testing.T) {
 	b := newBench(t, framework.RxChecksum)
 	b.post()
-	ring := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRings:]))
-	body := b.dma.bytesAt(binary.LittleEndian.Uint64(b.run.shared.rx[0].Bytes[qdRxRings+8:]))
+	ring := b.dma.bytesAt(b.run.rxDescs()[0].rings[0])
+	body := b.dma.bytesAt(b.run.rxDescs()[0].rings[1])
 	for i := range testRing - 1 {
 		head, tail := binary.LittleEndian.Uint32(ring[16*i+8:]), binary.LittleEndian.Uint32(body[16*i+8:])
 		if head != testBuffer|1<<31 || tail != testBuffer|1<<14|1<<31 {
@@ -532,7 +531,7 @@ func TestReceiveBells(t *testing.T) {
 	if n := b.bells.writes[regRxProd]; n != 1 {
 		t.Errorf("%d bells, which nobody wanted", n-1)
 	}
-	b.run.shared.rx[0].put8(qdRxBell, 1)
+	b.run.rxDescs()[0].control.Store(1)
 	b.rx.Bell()
 	if n := b.bells.writes[regRxProd]; n != 2 {
 		t.Error("no bell when the device asks")

@@ -1,5 +1,14 @@
 package vmxnet3
 
+import (
+	"encoding/binary"
+	"fmt"
+	"math/bits"
+
+	"nicd/bus"
+	"nicd/framework"
+)
+
 // Registers of the two 4 KiB regions. All are 32 bits wide and 8 bytes apart.
 
 // BAR0, the registers that are passed through to hardware where there is some:
@@ -25,62 +34,54 @@ const (
 	regECR  = 0x40 // write one to clear events of the shared area
 )
 
-// command is a value for regCMD.
-type command uint32
+// registers are the device's two regions. A command is a write and a read of one
+// register that must not be mixed with another's: the framework calls the control
+// half of a driver one method at a time, and nothing else here gives commands.
+type registers struct {
+	pt, vd bus.Region
+}
 
-// Commands that do something.
-const (
-	cmdActivate       command = 0xCAFE0000 // result 0 is success
-	cmdQuiesce        command = 0xCAFE0001 // no DMA afterwards
-	cmdReset          command = 0xCAFE0002 // forgets everything
-	cmdUpdateRxMode   command = 0xCAFE0003 // reads the receive mode again
-	cmdUpdateFilters  command = 0xCAFE0004 // the multicast table
-	cmdUpdateVLAN     command = 0xCAFE0005 // the VLAN table
-	cmdUpdateRSS      command = 0xCAFE0006 // the indirection table
-	cmdUpdateFeatures command = 0xCAFE0009 // dsFeatures
-	cmdSetRSSFields   command = 0xCAFE0010 // revision 4: from dsCommandInfo
-)
+func openRegisters(dev bus.Device) (r registers, err error) {
+	if r.pt, err = dev.Region(bus.BAR0); err != nil {
+		return r, fmt.Errorf("vmxnet3: BAR0: %w", err)
+	}
+	if r.vd, err = dev.Region(bus.BAR1); err != nil {
+		return r, fmt.Errorf("vmxnet3: BAR1: %w", err)
+	}
+	return r, nil
+}
 
-// Commands that ask something.
-const (
-	cmdQueueStatus   command = 0xF00D0000 // fills in the queues' status
-	cmdStats         command = 0xF00D0001 // fills in the queues' statistics
-	cmdLink          command = 0xF00D0002 // bit 0: up; 31:16: Mbit/s
-	cmdPermMACLow    command = 0xF00D0003 // bytes 0 to 3
-	cmdPermMACHigh   command = 0xF00D0004 // bytes 4 and 5
-	cmdExtraInfo     command = 0xF00D0007 // bit 0: passed through to hardware (UPT)
-	cmdConfInterrupt command = 0xF00D0008 // bits 1:0 kind, 3:2 how vectors are masked
-)
+// gone tells whether nobody answers: no device speaks all revisions.
+func (r registers) gone() bool { return r.vd.Read32(regVRRS) == bus.Gone }
 
-// Answer of cmdLink.
-const (
-	linkUp         = 1
-	linkSpeedShift = 16
-)
+// negotiate chooses the highest revision that device and driver both speak.
+func (r registers) negotiate() (revision int, err error) {
+	offered := r.vd.Read32(regVRRS)
+	if offered == bus.Gone {
+		return 0, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
+	}
+	if revision = bits.Len32(offered & (1<<maxRevision - 1)); revision == 0 {
+		return 0, fmt.Errorf("vmxnet3: %w: device speaks revisions %#b, driver up to %d",
+			framework.ErrUnsupported, offered, maxRevision)
+	}
+	r.vd.Write32(regVRRS, 1<<(revision-1))
+	if upt := r.vd.Read32(regUVRS); upt&1 == 0 {
+		return 0, fmt.Errorf("vmxnet3: %w: UPT versions %#b lack 1", framework.ErrUnsupported, upt)
+	}
+	r.vd.Write32(regUVRS, 1)
+	return revision, nil
+}
 
-// Answer of cmdExtraInfo.
-const extraPassthrough = 1
+func (r registers) setMAC(mac framework.MAC) {
+	r.vd.Write32(regMACL, binary.LittleEndian.Uint32(mac[:]))
+	r.vd.Write32(regMACH, uint32(binary.LittleEndian.Uint16(mac[4:])))
+}
 
-// Answer of cmdConfInterrupt.
-const (
-	interruptKindMask  = 3
-	interruptMaskShift = 2
-
-	kindAuto = 0
-	kindINTx = 1
-	kindMSI  = 2
-	kindMSIX = 3
-)
-
-// maskMode is who masks a vector that fired.
-type maskMode uint8
-
-// Mask modes.
-const (
-	maskAuto   maskMode = iota // the device does
-	maskActive                 // the driver does, at once
-	maskLazy                   // nobody, until the driver wants it
-)
+// setShared tells the device where the shared area is; 0 takes it away.
+func (r registers) setShared(addr uint64) {
+	r.vd.Write32(regDSAL, uint32(addr))
+	r.vd.Write32(regDSAH, uint32(addr>>32))
+}
 
 // Limits.
 const (
@@ -89,7 +90,6 @@ const (
 	ringMultiple    = 32
 	maxRing         = 4096
 	ringAlign       = 512
-	queueAlign      = 128
 	maxTxBufferLen  = 1 << 14
 	maxRxBufferLen  = 1<<14 - 1
 	minHeadBuffer   = 128
@@ -99,9 +99,5 @@ const (
 	maxMTU          = 9000
 	maxMulticast    = 682 // what one page of addresses holds
 	maxRevision     = 4   // that this driver speaks
-	maxRSSKey       = 40
-	maxIndirection  = 128
-	macLen          = 6
-	rssConfSize     = 48 + maxIndirection
 	moderationAdapt = 8
 )

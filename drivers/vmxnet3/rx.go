@@ -1,6 +1,7 @@
 package vmxnet3
 
 import (
+	"fmt"
 	"sync/atomic"
 
 	"nicd/bus"
@@ -17,6 +18,7 @@ type rxDesc struct {
 
 // Flags of a receive descriptor; 13:0 are the buffer's length.
 const (
+	rxHead = 0
 	rxBody = 1 << 14 // not for the start of a packet
 	rxGen  = 1 << 31
 )
@@ -81,6 +83,12 @@ func (c *rxComp) merged() bool {
 	return c.sop() && c.flags>>rcTypeShift&rcTypeMask == typeLRO
 }
 
+// Where the generation bits are.
+var (
+	rxOwner     = ring.Owner{Offset: 8, Bit: rxGen}
+	rxCompOwner = ring.Owner{Offset: 12, Bit: rcGen}
+)
+
 // rxRing is one of a receive queue's two rings with the buffers in it.
 type rxRing struct {
 	ring    *ring.Command[rxDesc]
@@ -88,6 +96,18 @@ type rxRing struct {
 	skips   bool   // the device may pass over descriptors
 	flags   uint32 // of every descriptor: buffer length and kind
 	buffers *framework.Buffers
+}
+
+func (d *device) newRxRing(cfg *framework.Config, kind uint32) (r rxRing, err error) {
+	n := cfg.RxDescriptors
+	r = rxRing{
+		slots:   ring.NewSlots(n, framework.NoBuffer),
+		skips:   framework.SkipsRxSlotsQuirk.Get(d.quirks),
+		flags:   min(cfg.Buffers.Size, maxRxBufferLen) | kind,
+		buffers: cfg.Buffers,
+	}
+	r.ring, err = ring.AllocCommand[rxDesc](d.dma, n, ringAlign, rxOwner)
+	return r, err
 }
 
 // give posts b; there is space.
@@ -122,7 +142,7 @@ type rxQueue struct {
 	rings         [2]rxRing
 	comp          *ring.Completion[rxComp]
 	bells         bus.Region
-	wantsBell     *atomic.Uint32 // low byte: the device asks for bells
+	desc          *queueDesc
 	alwaysBell    bool           // ring whether the device asks or not
 	announced     bool           // the one bell after activation has rung
 	features      *atomic.Uint32 // framework.Features in force
@@ -131,9 +151,41 @@ type rxQueue struct {
 	longest       uint32       // longest frame that can't have been merged
 	broken        bool
 	packet        framework.Assembly
-	merge         merge  // of packet
-	headSpeaks    bool   // metadata-on = first
-	head          rxComp // packet's first completion, if that speaks for it
+	first         rxComp // of packet
+	firstSpeaks   bool   // metadata-on = first
+}
+
+func (d *device) newRxQueue(r *run, index int) (q *rxQueue, err error) {
+	cfg, desc := &r.cfg, &r.rxDescs()[index]
+	if cfg.Buffers.Size < minHeadBuffer {
+		return nil, fmt.Errorf("%w: buffers of %d bytes, at least %d", framework.ErrUnsupported, cfg.Buffers.Size, minHeadBuffer)
+	}
+	q = &rxQueue{
+		index:       uint32(index),
+		queues:      uint32(cfg.RxQueues),
+		bells:       d.regs.pt,
+		desc:        desc,
+		alwaysBell:  framework.RxBellQuirk.Get(d.quirks) == framework.RxBellAlways,
+		features:    &r.features,
+		buffers:     cfg.Buffers,
+		merges:      &r.merges,
+		longest:     uint32(cfg.MTU) + longestHeaders,
+		firstSpeaks: framework.MetadataOnQuirk.Get(d.quirks) == framework.FirstCompletion,
+	}
+	for i, kind := range [...]uint32{rxHead, rxBody} {
+		if q.rings[i], err = d.newRxRing(cfg, kind); err != nil {
+			return nil, err
+		}
+		desc.rings[i], desc.sizes[i] = q.rings[i].ring.Addr(), uint32(cfg.RxDescriptors)
+	}
+	n := 2 * cfg.RxDescriptors
+	if q.comp, err = ring.AllocCompletion[rxComp](d.dma, n, ringAlign, rxCompOwner); err != nil {
+		return nil, err
+	}
+	desc.comp, desc.compSize = q.comp.Addr(), uint32(n)
+	desc.driverData = ^uint64(0)
+	desc.vector = uint8(cfg.Interrupts.Rx(index))
+	return q, nil
 }
 
 // Post gives each buffer to the ring that lacks more, to ring 1 if both lack the
@@ -159,7 +211,7 @@ func (q *rxQueue) Post(bufs []framework.Buffer) int {
 // after activation: otherwise it finds buffers by their generation bits, and the
 // write would be a VM exit for nothing.
 func (q *rxQueue) Bell() {
-	if q.announced && !q.alwaysBell && q.wantsBell.Load()&0xFF == 0 {
+	if q.announced && !q.alwaysBell && q.desc.control.Load()&0xFF == 0 {
 		return
 	}
 	q.announced = true
@@ -197,7 +249,7 @@ func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
 		}
 		recycled = recycled || !kept
 		if c.eop() {
-			q.finish(q.speaker(&c))
+			q.finish(&c)
 			q.packet.Deliver(dst)
 		}
 	}
@@ -224,25 +276,15 @@ func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
 	if !ok {
 		return false, false
 	}
-	p := &q.packet
-	if !p.Open() {
-		p.Begin()
-		q.merge = mergeOf(c)
-		if q.headSpeaks {
-			q.head = *c
-		}
+	if !q.packet.Open() {
+		q.packet.Begin()
+		q.first = *c
 		if !c.sop() && c.length() > 0 {
-			p.Fail(framework.DropDevice) // the rest of something that was lost
+			q.packet.Fail(framework.DropDevice) // the rest of something that was lost
 		}
 	}
-	n := c.length()
-	if limit := r.flags & rcLen; n > limit {
-		n = limit
-		p.Fail(framework.DropDevice)
+	if kept = q.packet.Append(b, c.length(), r.flags&rcLen); !kept {
+		r.give(b)
 	}
-	if n > 0 && p.Add(b, n) {
-		return true, true
-	}
-	r.give(b)
-	return false, true
+	return kept, true
 }

@@ -1,62 +1,77 @@
 package vmxnet3
 
 import (
-	"encoding/binary"
+	"math/bits"
+	"sync/atomic"
 
-	"nicd/bus"
 	"nicd/framework"
+	"nicd/framework/ring"
 )
 
-// This file holds the memory that driver and device share besides the rings:
-// DriverShared, the queue descriptors behind it and the RSS configuration.
-// Everything is little endian.
+// This file is the memory that driver and device share besides the rings. The
+// device looks at it when it is told to by a command; what it writes, or looks at
+// when it likes, is atomic.
 
-// Offsets in DriverShared.
+// sharedMemory is all of it. The device is told the address of its start; all other
+// addresses are in it.
+type sharedMemory struct {
+	driver    driverShared
+	_         [48]byte // queue descriptors are 128-byte aligned
+	queues    [2 * maxQueues]queueDesc
+	rss       rssConf
+	multicast [maxMulticast]framework.MAC
+}
+
+// driverShared is Vmxnet3_DriverShared.
+type driverShared struct {
+	magic, size                       uint32
+	driverVersion, guestOS            uint32
+	revisions                         uint32 // always 1, whatever was chosen in regVRRS
+	uptVersions                       uint32
+	features                          uint64
+	driverData                        uint64 // unused: all ones
+	queues                            uint64
+	driverDataLen, queuesLen          uint32
+	mtu                               uint32
+	maxRxSG                           uint16 // most receive descriptors of a packet
+	txQueues, rxQueues                uint8
+	_                                 [16]byte
+	autoMask, numVectors, eventVector uint8
+	moderation                        [maxVectors + 1]uint8
+	interruptControl                  atomic.Uint32
+	_                                 [8]byte
+	rxMode                            uint32
+	multicastLen                      uint16 // in bytes
+	multicast                         uint64
+	vlans                             [4096 / 64]uint64 // a bit per VLAN
+	rssVersion, rssLen                uint32
+	rss                               uint64
+	_                                 [32]byte
+	events                            atomic.Uint32 // set by the device, cleared through regECR
+	_                                 uint32
+	commandInfo                       [4]uint32
+}
+
+// Sizes of the structures, and values of driverShared.
 const (
-	dsMagic         = 0
-	dsSize          = 4
-	dsDriverVersion = 8
-	dsGuestOS       = 12
-	dsRevisions     = 16 // always 1, whatever was chosen in regVRRS
-	dsUPTVersions   = 20
-	dsFeatures      = 24 // u64
-	dsDriverData    = 32 // u64, unused: all ones
-	dsQueues        = 40 // u64, address of the queue descriptors
-	dsQueuesLen     = 52
-	dsMTU           = 56
-	dsMaxRxSG       = 60 // u16, most receive descriptors of a packet
-	dsTxQueues      = 62 // u8
-	dsRxQueues      = 63 // u8
-	dsAutoMask      = 80 // u8
-	dsVectors       = 81 // u8
-	dsEventVector   = 82 // u8
-	dsModeration    = 83 // u8 per vector
-	dsIntrControl   = 108
-	dsRxMode        = 120
-	dsMulticastLen  = 124 // u16, in bytes
-	dsMulticast     = 128 // u64
-	dsVLANs         = 136 // a bit per VLAN
-	dsRSSVersion    = 648
-	dsRSSLen        = 652
-	dsRSS           = 656 // u64
-	dsEvents        = 696 // set by the device, cleared through regECR
-	dsCommandInfo   = 704
-	sharedSize      = 720
+	sharedSize    = 720
+	queueDescSize = 256
+	rssConfSize   = 176
 
 	sharedMagic = 0xBABEFEE1
 	guestLinux  = 1<<2 | 2 // type Linux, 64 bits
-	intrDisable = 1        // of dsIntrControl: all vectors
+	intrDisable = 1        // of interruptControl: all vectors
 )
 
-// Bits of dsFeatures.
-const (
-	uptRxChecksum = 1 << iota
-	uptRSS
-	uptVLANStrip
-	uptLRO
-)
+// uptFeatures are the bits of driverShared.features.
+var uptFeatures = framework.FeatureBits{
+	{Feature: framework.RxChecksum, Bits: 1 << 0},
+	{Feature: framework.RSSHash, Bits: 1 << 1},
+	{Feature: framework.VLANStrip, Bits: 1 << 2},
+	{Feature: framework.LRO, Bits: 1 << 3},
+}
 
-// Bits of dsRxMode.
+// Bits of driverShared.rxMode.
 const (
 	rxUnicast = 1 << iota
 	rxMulticast
@@ -65,162 +80,93 @@ const (
 	rxPromiscuous
 )
 
-// Bits of dsEvents.
+// Bits of driverShared.events.
 const (
 	eventRxQueue = 1 << iota // a receive queue has stopped
 	eventTxQueue             // a transmit queue has stopped
 	eventLink                // the link has changed
 )
 
-// Offsets in a queue descriptor, of either kind unless named after one.
-const (
-	qdTxDeferred   = 0 // transmit: packets not announced by a bell
-	qdTxThreshold  = 4 // transmit: how many the device is content with
-	qdRxBell       = 0 // receive: low byte set if the device wants bells
-	qdTxRing       = 16
-	qdTxComp       = 32
-	qdRxRings      = 16 // ring 2 eight on
-	qdRxComp       = 32
-	qdDriverData   = 40
-	qdSize         = 56 // receive: ring 2 four on
-	qdCompSize     = 64
-	qdVector       = 72 // u8
-	qdDataDescSize = 74 // u16, transmit, revision 3: of the data ring, used or not
-	qdStopped      = 80 // u8
-	qdError        = 84
-	qdStats        = 88 // ten u64
-	numStats       = 10
-	queueDescSize  = 256
-	dataDescSize   = 128
-)
+// queueDesc is Vmxnet3_TxQueueDesc or Vmxnet3_RxQueueDesc. The transmit queues' come
+// first.
+type queueDesc struct {
+	control      atomic.Uint32 // transmit: packets not announced by a bell; receive: low byte set if the device wants bells
+	threshold    atomic.Uint32 // transmit: how many such packets the device is content with
+	_            [8]byte
+	rings        [2]uint64 // transmit: ring and data ring; receive: ring 1 and ring 2
+	comp         uint64
+	driverData   uint64 // unused: all ones
+	_            uint64
+	sizes        [2]uint32 // of rings
+	compSize     uint32
+	_            uint32
+	vector       uint8
+	dataDescSize uint16 // transmit, from revision 3 on: bytes of an entry of the data ring
+	_            uint32
+	stopped      atomic.Uint32 // low byte
+	error        atomic.Uint32
+	stats        [numStats]atomic.Uint64
+	_            [88]byte
+}
 
-// Offsets and values of the RSS configuration.
-const (
-	rssHashType  = 0 // u16
-	rssHashFunc  = 2 // u16
-	rssKeySize   = 4 // u16
-	rssTableSize = 6 // u16
-	rssKey       = 8
-	rssTable     = 48
+// numStats is how many counters a queue has.
+const numStats = 10
 
+// rssConf is UPT1_RSSConf.
+type rssConf struct {
+	types, function, keySize, tableSize uint16
+	key                                 [40]byte
+	table                               [128]uint8
+}
+
+// Values for RSS.
+const (
 	rssTypes    = 1 | 2 | 4 | 8 // IPv4 and IPv6, with and without TCP
 	rssToeplitz = 1
 	rssFields   = 1 | 2 | 4 | 8 // revision 4: TCP and UDP over IPv4 and IPv6
 )
 
-// area is a piece of shared memory. Put methods write what the device reads
-// after the next register write, load reads what the device may write.
-type area struct{ framework.Block }
-
-func (a area) put8(at int, v uint8)   { a.Bytes[at] = v }
-func (a area) put16(at int, v uint16) { binary.LittleEndian.PutUint16(a.Bytes[at:], v) }
-func (a area) put32(at int, v uint32) { bus.Word(a.Bytes, at).Store(v) }
-func (a area) put64(at int, v uint64) { binary.LittleEndian.PutUint64(a.Bytes[at:], v) }
-func (a area) load(at int) uint32     { return bus.Word(a.Bytes, at).Load() }
-
-// load64 joins two words: a counter that the device fills in during a command
-// is at rest when it is read.
-func (a area) load64(at int) uint64 { return uint64(a.load(at)) | uint64(a.load(at+4))<<32 }
-
-// part is size bytes of a from at on.
-func (a area) part(at, size int) area {
-	return area{framework.Block{Bytes: a.Bytes[at : at+size : at+size], Addr: a.Addr + uint64(at)}}
-}
-
-// sharedMemory is what a started device shares with its driver.
-type sharedMemory struct {
-	driver    area   // DriverShared
-	tx, rx    []area // queue descriptors
-	rss       area
-	multicast area
-}
-
-func allocShared(dma framework.DMA, cfg *framework.Config) (*sharedMemory, error) {
-	queues := (cfg.TxQueues + cfg.RxQueues) * queueDescSize
-	const queuesAt = (sharedSize + queueAlign - 1) / queueAlign * queueAlign
-	rssAt := queuesAt + queues
-	multicastAt := rssAt + rssConfSize
-	b, err := dma.Alloc(multicastAt+maxMulticast*macLen, ringAlign)
+// newShared is what the device reads at activation, but for the queues' rings.
+func newShared(dma framework.DMA, cfg *framework.Config, mask maskMode) (ring.Shared[sharedMemory], error) {
+	shared, err := ring.AllocShared[sharedMemory](dma, ringAlign)
 	if err != nil {
-		return nil, err
+		return shared, err
 	}
-	all := area{b}
-	s := &sharedMemory{
-		driver:    all.part(0, sharedSize),
-		rss:       all.part(rssAt, rssConfSize),
-		multicast: all.part(multicastAt, maxMulticast*macLen),
-	}
-	for q := range cfg.TxQueues {
-		s.tx = append(s.tx, all.part(queuesAt+q*queueDescSize, queueDescSize))
-	}
-	for q := range cfg.RxQueues {
-		s.rx = append(s.rx, all.part(queuesAt+(cfg.TxQueues+q)*queueDescSize, queueDescSize))
-	}
-	s.driver.put64(dsQueues, s.driver.Addr+queuesAt)
-	s.driver.put32(dsQueuesLen, uint32(queues))
-	return s, nil
-}
+	s, plan := shared.Fields, &cfg.Interrupts
+	s.rss = rssConf{rssTypes, rssToeplitz, uint16(len(cfg.RSS.Key)), uint16(len(cfg.RSS.Indirection)), cfg.RSS.Key, cfg.RSS.Indirection}
 
-// fill writes all that does not change while the device runs.
-func (s *sharedMemory) fill(cfg *framework.Config, mask maskMode) {
-	d := s.driver
-	d.put32(dsMagic, sharedMagic)
-	d.put32(dsSize, sharedSize)
-	d.put32(dsDriverVersion, driverVersion)
-	d.put32(dsGuestOS, guestLinux)
-	d.put32(dsRevisions, 1)
-	d.put32(dsUPTVersions, 1)
-	d.put64(dsDriverData, ^uint64(0))
-	d.put32(dsMTU, uint32(cfg.MTU))
-	d.put16(dsMaxRxSG, framework.MaxFragments)
-	d.put8(dsTxQueues, uint8(cfg.TxQueues))
-	d.put8(dsRxQueues, uint8(cfg.RxQueues))
-
-	plan := &cfg.Interrupts
+	d := &s.driver
+	d.magic, d.size = sharedMagic, sharedSize
+	d.driverVersion, d.guestOS = driverVersion, guestLinux
+	d.revisions, d.uptVersions = 1, 1
+	d.features = featureBits(cfg, cfg.Features)
+	d.driverData = ^uint64(0)
+	d.queues = ring.AddrOf(shared, &s.queues)
+	d.queuesLen = uint32(len(s.queues) * queueDescSize)
+	d.mtu = uint32(cfg.MTU)
+	d.maxRxSG = framework.MaxFragments
+	d.txQueues, d.rxQueues = uint8(cfg.TxQueues), uint8(cfg.RxQueues)
 	if mask == maskAuto {
-		d.put8(dsAutoMask, 1)
+		d.autoMask = 1
 	}
-	d.put8(dsVectors, uint8(plan.Vectors+1))
-	d.put8(dsEventVector, uint8(max(plan.AdminVector, 0)))
+	d.numVectors = uint8(muteVector(plan) + 1)
+	d.eventVector = uint8(max(plan.AdminVector, 0))
 	for v := range plan.Vectors {
-		d.put8(dsModeration+v, moderationLevel(plan.Moderation))
+		d.moderation[v] = moderationLevel(plan.Moderation)
 	}
-	d.put32(dsIntrControl, intrDisable)
-	d.put64(dsMulticast, s.multicast.Addr)
-	s.fillRSS(cfg)
+	d.interruptControl.Store(intrDisable)
+	d.multicast = ring.AddrOf(shared, &s.multicast)
+	d.rssVersion, d.rssLen, d.rss = 1, rssConfSize, ring.AddrOf(shared, &s.rss)
+	return shared, nil
 }
 
-func (s *sharedMemory) fillRSS(cfg *framework.Config) {
-	s.driver.put32(dsRSSVersion, 1)
-	s.driver.put32(dsRSSLen, rssConfSize)
-	s.driver.put64(dsRSS, s.rss.Addr)
-	s.rss.put16(rssHashType, rssTypes)
-	s.rss.put16(rssHashFunc, rssToeplitz)
-	s.rss.put16(rssKeySize, maxRSSKey)
-	s.rss.put16(rssTableSize, maxIndirection)
-	copy(s.rss.Bytes[rssKey:], cfg.RSS.Key[:])
-	copy(s.rss.Bytes[rssTable:], cfg.RSS.Indirection[:])
-}
-
-// features writes which of the device's functions are wanted.
-func (s *sharedMemory) features(f framework.Features, rxQueues int) {
-	var bits uint64
-	for _, m := range [...]struct {
-		feature framework.Features
-		bit     uint64
-	}{
-		{framework.RxChecksum, uptRxChecksum},
-		{framework.VLANStrip, uptVLANStrip},
-		{framework.LRO, uptLRO},
-	} {
-		if f.Has(m.feature) {
-			bits |= m.bit
-		}
+// featureBits says which of the device's functions are wanted. RSS is none of them
+// with one queue.
+func featureBits(cfg *framework.Config, f framework.Features) uint64 {
+	if cfg.RxQueues == 1 {
+		f &^= framework.RSSHash
 	}
-	if f.Has(framework.RSSHash) && rxQueues > 1 {
-		bits |= uptRSS
-	}
-	s.driver.put64(dsFeatures, bits)
+	return uptFeatures.Of(f)
 }
 
 // moderationLevel picks one of the device's seven steps, which no document
@@ -230,10 +176,5 @@ func moderationLevel(micros int) uint8 {
 	if micros <= 0 {
 		return moderationAdapt
 	}
-	level := uint8(1)
-	for micros > 8 && level < moderationAdapt-1 {
-		micros /= 2
-		level++
-	}
-	return level
+	return uint8(min(1+bits.Len(uint(micros-1)/8), moderationAdapt-1))
 }

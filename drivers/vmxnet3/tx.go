@@ -43,20 +43,57 @@ type txComp struct {
 
 const tcIndex = 1<<12 - 1
 
-// txQueue is a transmit queue: a ring and its completion ring.
+// Where the generation bits are.
+var (
+	txOwner     = ring.Owner{Offset: 8, Bit: txGen}
+	txCompOwner = ring.Owner{Offset: 12, Bit: 1 << 31}
+)
+
+// dataDescSize is the size of an entry of the data ring. Revision 1 knows no other.
+const dataDescSize = 128
+
+// txQueue is a transmit queue: a ring and its completion ring, and beside each
+// descriptor an entry of the data ring.
 type txQueue struct {
 	index   uint32
 	ring    *ring.Command[txDesc]
 	comp    *ring.Completion[txComp]
+	data    framework.Block
 	flight  *ring.Flight
 	buffers *framework.Buffers
 	bells   bus.Region
-	// The device says how many packets may wait without a bell, and can see how
-	// many do.
-	threshold, deferred *atomic.Uint32
-	waiting             uint32 // packets put and not announced, after segmentation
-	told                uint32 // producer index at the last Bell
-	broken              atomic.Bool
+	desc    *queueDesc
+	waiting uint32         // packets put and not announced, after segmentation
+	told    uint32         // producer index at the last Bell
+	broken  *atomic.Uint64 // a bit for each queue
+}
+
+func (d *device) newTxQueue(r *run, index int) (q *txQueue, err error) {
+	n, desc := r.cfg.TxDescriptors, &r.txDescs()[index]
+	q = &txQueue{
+		index:   uint32(index),
+		flight:  ring.NewFlight(n),
+		buffers: r.cfg.Buffers,
+		bells:   d.regs.pt,
+		desc:    desc,
+		broken:  &r.broken,
+	}
+	if q.ring, err = ring.AllocCommand[txDesc](d.dma, n, ringAlign, txOwner); err != nil {
+		return nil, err
+	}
+	if q.comp, err = ring.AllocCompletion[txComp](d.dma, n, ringAlign, txCompOwner); err != nil {
+		return nil, err
+	}
+	if q.data, err = d.dma.Alloc(n*dataDescSize, ringAlign); err != nil {
+		return nil, err
+	}
+	desc.rings = [2]uint64{q.ring.Addr(), q.data.Addr}
+	desc.sizes = [2]uint32{uint32(n), uint32(n)}
+	desc.dataDescSize = dataDescSize
+	desc.comp, desc.compSize = q.comp.Addr(), uint32(n)
+	desc.driverData = ^uint64(0)
+	desc.vector = uint8(txVector(&r.cfg.Interrupts, index))
+	return q, nil
 }
 
 // Put writes descriptors and publishes each packet as a whole: its first
@@ -87,13 +124,25 @@ func (q *txQueue) put(p *framework.Packet, frags []framework.Fragment) {
 		}
 		last = q.ring.Tail()
 		d := q.ring.Next()
-		d.addr, d.flags = q.buffers.FragmentAddr(f), flags
+		d.addr, d.flags = q.addr(f, last, used == 0), flags
 		q.ring.Add(f.Len&txLen | detail)
 		used++
 		detail, flags = 0, 0 // only the first descriptor says how
 	}
 	q.ring.Publish()
 	q.flight.Add(last, used, p.Flags&framework.Completion != 0)
+}
+
+// addr is from where the device is to fetch fragment f of descriptor i. It has the
+// data ring at hand, so the first fragment is copied there if it fits: a small
+// packet, or the headers of one whose payload is elsewhere.
+func (q *txQueue) addr(f framework.Fragment, i uint32, first bool) uint64 {
+	if !first || f.Len > dataDescSize {
+		return q.buffers.FragmentAddr(f)
+	}
+	at := i * dataDescSize
+	copy(q.data.Bytes[at:at+dataDescSize], q.buffers.Bytes(f))
+	return q.data.Addr + uint64(at)
 }
 
 // offload is what the packet's first descriptor has to say, and counts the
@@ -123,13 +172,13 @@ func (q *txQueue) offload(p *framework.Packet, frags []framework.Fragment) (deta
 // someone has waited for too long.
 func (q *txQueue) Bell() {
 	tail := q.ring.Tail()
-	if tail != q.told && q.waiting < q.threshold.Load() {
+	if tail != q.told && q.waiting < q.desc.threshold.Load() {
 		q.told = tail
-		q.deferred.Store(q.waiting)
+		q.desc.control.Store(q.waiting)
 		return
 	}
 	q.told, q.waiting = tail, 0
-	q.deferred.Store(0)
+	q.desc.control.Store(0)
 	q.bells.Write32(regTxProd+regStride*q.index, tail)
 }
 
@@ -144,7 +193,7 @@ func (q *txQueue) Completed(max int) int {
 		}
 		through := q.ring.Through(c.where & tcIndex)
 		if through == 0 {
-			q.broken.Store(true) // Admin tells
+			q.broken.Or(1 << q.index) // Admin tells
 			continue
 		}
 		q.ring.Release(q.flight.RetireThrough(through))

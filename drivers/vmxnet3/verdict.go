@@ -6,32 +6,13 @@ import "nicd/framework"
 // one, or the first one, of checksums, VLAN and hash (metadata-on), the first one
 // of merging.
 
-// merge is what a packet's first completion said of the segments that the device
-// merged into it.
-type merge struct {
-	said          bool   // it was of typeLRO
-	segments, mss uint32 // either may be 0
-}
-
-func mergeOf(c *rxComp) merge {
-	if !c.merged() {
-		return merge{}
+// finish gives the packet, of which last is the last completion, what there is to
+// say of it. All devices that are known say it with the last.
+func (q *rxQueue) finish(last *rxComp) {
+	c, p := last, &q.packet.Packet
+	if q.firstSpeaks {
+		c = &q.first
 	}
-	return merge{said: true, segments: c.hash & rcSegments, mss: c.flags & rcLow}
-}
-
-// speaker is the completion that says of a packet what metadata-on is about, given
-// its last one. All devices that are known use the last.
-func (q *rxQueue) speaker(last *rxComp) *rxComp {
-	if q.headSpeaks {
-		return &q.head
-	}
-	return last
-}
-
-// finish gives the packet what the completion that speaks for it says.
-func (q *rxQueue) finish(c *rxComp) {
-	p := &q.packet.Packet
 	if c.bad() {
 		q.packet.Fail(errorReason(c))
 		return
@@ -48,9 +29,7 @@ func (q *rxQueue) finish(c *rxComp) {
 		p.Hash = c.hash
 		p.Flags |= framework.HashValid
 	}
-	if q.merge.said || q.merges.Load() {
-		q.coalesced()
-	}
+	q.coalesced()
 }
 
 // errorReason reads why a packet is bad.
@@ -95,34 +74,15 @@ func verdict(c *rxComp) (f framework.PacketFlags) {
 	return f
 }
 
-// coalesced finds out whether the packet is several segments that the device
-// merged, how many and of what size. From revision 2 on the device says so,
-// though it is known to leave out the size, or both, and to call a packet merged
-// that is a single segment (Linux 50219538ffc0, DPDK ae2705b80d). A device of
-// revision 1 hands over a packet that is longer than any frame can be, and
-// nothing else: its size is not known, and its count a lower bound.
+// coalesced says what is known of segments that the device merged. From revision 2
+// on the first completion tells, though devices are known to leave out the size, or
+// both size and number, and to call a packet merged that is a single segment (Linux
+// 50219538ffc0, DPDK ae2705b80d). A device of revision 1 hands over a packet that is
+// longer than any frame can be, and nothing else.
 func (q *rxQueue) coalesced() {
-	p, m := &q.packet.Packet, &q.merge
-	tooLong := p.Flags&framework.TCP != 0 && p.Len > q.longest
-	if p.Len == 0 || !tooLong && (!m.said || m.segments == 1) {
-		return
+	if c := &q.first; c.merged() {
+		q.packet.Coalesce(q.buffers, c.hash&rcSegments, c.flags&rcLow, q.longest)
+	} else if q.merges.Load() {
+		q.packet.Coalesce(q.buffers, 0, 0, q.longest)
 	}
-	header := uint32(framework.TCPHeaderLen(q.buffers.Bytes(q.packet.Fragments()[0])))
-	if header >= p.Len {
-		header = 0
-	}
-	payload, segments, mss := p.Len-header, m.segments, m.mss
-	switch {
-	case segments > 1 && mss == 0 && header > 0:
-		mss = (payload + segments - 1) / segments
-	case segments <= 1 && mss > 0 && header > 0:
-		segments = (payload + mss - 1) / mss
-	case segments <= 1 && tooLong:
-		segments, mss = (p.Len+q.longest-1)/q.longest, 0
-	}
-	if segments <= 1 {
-		return
-	}
-	p.Flags |= framework.Coalesced
-	p.Segments, p.SegmentSize, p.HeaderLen = uint16(segments), uint16(mss), uint16(header)
 }

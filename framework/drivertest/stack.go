@@ -60,6 +60,7 @@ func (t *c) stack(o stackOptions) *stack {
 	e, err := engine.New(n.Device, s.port, engine.Options{
 		Name: "test", Quirks: n.Quirks(), Buffers: n.Buffers, RxBuffers: rx, TxBuffers: own[:stackQueues],
 		Interrupts: source, Watchdog: stackWatchdog, Cooldown: 10 * stackWatchdog, Tick: s.tick,
+		Stopped: n.TakeBack,
 	})
 	t.must(err)
 	s.engine = e

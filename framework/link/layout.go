@@ -26,7 +26,7 @@ type Options struct {
 	TxBuffers   int // transmit buffers of a queue; 1024
 	OwnBuffers  int // buffers of a queue that are the engine's own, for headers and copies; 128
 	BufferSize  int // bytes that a device may write to a buffer; 2048
-	DMASize     int // bytes for descriptor rings; 1 MiB and half of that per queue
+	DMASize     int // bytes for descriptor rings; 1 MiB and as much per queue
 	CounterSize int // bytes of the counters page; 4096 per queue and for the device
 }
 
@@ -58,7 +58,7 @@ func (o Options) withDefaults() Options {
 	set(&o.TxBuffers, 1024)
 	set(&o.OwnBuffers, 128)
 	set(&o.BufferSize, 2048)
-	set(&o.DMASize, 1<<20+o.Queues<<19)
+	set(&o.DMASize, (1+o.Queues)<<20)
 	set(&o.CounterSize, (1+o.Queues)*pageSize)
 	return o
 }

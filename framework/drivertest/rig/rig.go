@@ -254,6 +254,10 @@ func (r *Rig) Alloc(size, align int) (framework.Block, error) {
 	return framework.Block{Bytes: b, Addr: r.iova + uint64(at)}, nil
 }
 
+// TakeBack takes back what was allocated since Attach, for somebody else who has
+// started the device and stopped it.
+func (r *Rig) TakeBack() { r.dmaUsed = r.mark }
+
 // MAC is the address that the rig gives its device.
 var MAC = framework.MAC{0x02, 0, 0, 0, 0, 0x01}
 
