@@ -318,6 +318,9 @@ func (e *Engine) resetDevice(ctx context.Context, f fault) {
 	}
 	var err error
 	for range restartTries {
+		if e.ending.begun.Load() {
+			return // somebody waits for the end
+		}
 		if err = e.run(ctx, p); err == nil {
 			e.emit(Event{Kind: DeviceReset, Reason: f.reason})
 			return

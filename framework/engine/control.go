@@ -28,7 +28,8 @@ type Control interface {
 	SetFilters(ctx context.Context, f framework.Filters) error
 	// HardwareCounters are totals since Attach, in Info.Counters' order.
 	HardwareCounters(ctx context.Context) ([]uint64, error)
-	// Detach ends all. The Control is dead afterwards.
+	// Detach ends all. The Control is dead afterwards. If the engine is in this
+	// process, ErrEnding says that it uses what it was given all the same.
 	Detach(ctx context.Context) error
 	// Events delivers what happens by itself until Detach, or until the engine's
 	// process dies; then it is closed.

@@ -43,6 +43,9 @@ var (
 	ErrPlan = errors.New("plan does not fit the device")
 	// ErrLost: the device is gone or did not come back from a reset.
 	ErrLost = errors.New("device is lost")
+	// ErrEnding: the driver has not returned in time, and the engine is still
+	// about to end: what it was given is in use.
+	ErrEnding = errors.New("engine has not ended yet")
 )
 
 // Options configure an Engine. Buffers and RxBuffers are needed, the rest may be
@@ -145,7 +148,8 @@ type Engine struct {
 	linkUp   atomic.Bool
 	makeLRO  func(mtu, budget int, b *framework.Buffers) *coalescer
 
-	admin adminTask
+	admin  adminTask
+	ending ending
 }
 
 // New makes an engine for a device that its driver has attached. Until Detach,
@@ -168,6 +172,7 @@ func New(dev framework.Device, upper Upper, o Options) (*Engine, error) {
 		turn:     make(chan struct{}, 1),
 		hardware: make([]uint64, len(info.Counters)),
 		makeLRO:  newCoalescer,
+		ending:   ending{done: make(chan struct{})},
 	}
 	for q := range rx {
 		e.rx = append(e.rx, e.newRxQueue(q))
@@ -388,20 +393,49 @@ func fitFilters(f framework.Filters, info *framework.Info) framework.Filters {
 // Events delivers what happens by itself until Detach.
 func (e *Engine) Events() <-chan Event { return e.admin.events }
 
-// Detach stops the engine if it runs and ends it and the device.
+// Detach stops the engine if it runs and ends it and the device. When ctx ends
+// first, because a driver does not return from a call, Detach fails with ErrEnding
+// and the engine ends as soon as it can. Until then it uses all that it was given:
+// buffers, counters, the device and what lies below it, the upper side. Another
+// Detach waits for that end.
 func (e *Engine) Detach(ctx context.Context) error {
-	if err := e.take(ctx, attached, started, lost); err != nil {
-		return err
+	e.ending.begin.Do(func() {
+		e.ending.begun.Store(true)
+		go e.end(ctx)
+	})
+	select {
+	case <-e.ending.done:
+	case <-ctx.Done():
+		return fmt.Errorf("%s: detach: %w: %w", e.opts.Name, ErrEnding, ctx.Err())
 	}
+	if e.ending.told.Swap(true) {
+		return fmt.Errorf("%s: %w: it is %s", e.opts.Name, ErrState, detached)
+	}
+	return e.ending.err
+}
+
+// ending is the way of an engine to its end.
+type ending struct {
+	begin sync.Once
+	begun atomic.Bool
+	done  chan struct{} // closed at the end
+	err   error         // valid then
+	told  atomic.Bool   // a caller of Detach has err
+}
+
+// end waits for its turn and ends everything. It does not return before the last
+// task has: nobody can take memory away from under one.
+func (e *Engine) end(ctx context.Context) {
+	defer close(e.ending.done)
+	e.turn <- struct{}{}
 	var err error
 	if e.state == started {
 		err = e.halt(ctx)
 	}
-	err = errors.Join(err, e.dev.Detach())
+	e.ending.err = errors.Join(err, e.dev.Detach())
 	e.state = detached
 	e.give()
 	e.admin.stop()
-	return err
 }
 
 var _ Control = (*Engine)(nil)

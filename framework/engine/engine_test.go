@@ -840,3 +840,42 @@ func TestRetiredQueue(t *testing.T) {
 	})
 	r.finish()
 }
+
+// TestDetachOfAStuckDriver: a driver that does not return from a control call keeps
+// the engine from ending in time. That is said, and all goes on as before, so that
+// nobody takes away the memory; when the driver returns the engine ends by itself.
+func TestDetachOfAStuckDriver(t *testing.T) {
+	before := runtime.NumGoroutine()
+	r := newRig(t, 1, nil).start()
+	stuck := make(chan struct{})
+	r.dev.mu.Lock()
+	r.dev.stuck = stuck
+	r.dev.mu.Unlock()
+	r.dev.raiseAdmin(framework.Events{DeviceFault: true, Reason: "on fire"}) // whose reset is not to happen any more
+	r.until("the driver has the turn", func() bool { return len(r.e.turn) == 1 })
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		err := r.e.Detach(ctx)
+		cancel()
+		if !errors.Is(err, ErrEnding) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("detach: %v", err)
+		}
+	}
+	had := len(r.deliveries(0))
+	r.arrive(0, numbered(1, 60), framework.Packet{}, 0)
+	r.until("packets flow", func() bool { return len(r.deliveries(0)) == had+1 })
+	close(stuck)
+	if err := r.e.Detach(context.Background()); err != nil {
+		t.Errorf("detach: %v", err)
+	}
+	r.audit()
+	if r.dev.running || r.dev.stops != 1 || r.dev.detached != 1 {
+		t.Errorf("%d stops, detached %d times", r.dev.stops, r.dev.detached)
+	}
+	if err := r.e.Detach(context.Background()); !errors.Is(err, ErrState) {
+		t.Errorf("detach of what has ended: %v", err)
+	}
+	if n := runtime.NumGoroutine(); n > before {
+		t.Errorf("%d goroutines, %d before", n, before)
+	}
+}

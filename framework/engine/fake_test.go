@@ -30,6 +30,7 @@ type fakeDevice struct {
 	admin    framework.Events
 	starts   int
 	stops    int
+	detached int
 	resets   int // of queues
 	failing  int // starts that fail
 	settings framework.Settings
@@ -44,6 +45,7 @@ type fakeDevice struct {
 	mute     bool // finished transmit packets raise no interrupt
 	autoTx   bool // the device completes what it is told of at once
 	sent     func(q int, frame []byte, p framework.Packet)
+	stuck    chan struct{} // a running Admin does not return before this is closed
 }
 
 func newFakeDevice(queues int) *fakeDevice {
@@ -103,7 +105,12 @@ func (d *fakeDevice) Stop(context.Context) error {
 	return nil
 }
 
-func (d *fakeDevice) Detach() error { return nil }
+func (d *fakeDevice) Detach() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.detached++
+	return nil
+}
 
 func (d *fakeDevice) Plan(framework.Settings) (framework.Effect, error) {
 	d.mu.Lock()
@@ -162,6 +169,12 @@ func (d *fakeDevice) Unmask(v int) {
 }
 
 func (d *fakeDevice) Admin() framework.Events {
+	d.mu.Lock()
+	stuck := d.stuck
+	d.mu.Unlock()
+	if stuck != nil {
+		<-stuck
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	ev := d.admin

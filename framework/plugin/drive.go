@@ -26,7 +26,7 @@ type DriveConfig struct {
 	Name string // of the interface
 	Log  zerolog.Logger
 	// Memory, Events and Generation are the link host's. They outlive the
-	// Control.
+	// Control: also when Detach fails with engine.ErrEnding, as does the device.
 	Memory     *bus.Memory
 	Events     link.Events
 	Generation uint32
@@ -89,7 +89,11 @@ type driven struct {
 type owningDriven struct{ *driven }
 
 func (e owningDriven) Detach(ctx context.Context) error {
-	return errors.Join(e.driven.Detach(ctx), e.bus.Close())
+	err := e.driven.Detach(ctx)
+	if errors.Is(err, engine.ErrEnding) {
+		return err
+	}
+	return errors.Join(err, e.bus.Close())
 }
 
 func (e *driven) attach(ctx context.Context, d framework.Driver, base uint64, quirks *framework.QuirkSet, c DriveConfig) error {
@@ -151,9 +155,13 @@ func (e *driven) fits(p engine.Plan) error {
 	return nil
 }
 
-// Detach ends the device, the engine and the engine's end of the link.
+// Detach ends the device, the engine and the engine's end of the link. An engine
+// that has not ended keeps what it stands on.
 func (e *driven) Detach(ctx context.Context) error {
 	err := e.Engine.Detach(ctx)
+	if errors.Is(err, engine.ErrEnding) {
+		return err
+	}
 	e.lower.Close()
 	if unmap := e.bus.UnmapDMA(e.memory); !errors.Is(unmap, bus.ErrGone) {
 		err = errors.Join(err, unmap)

@@ -3,8 +3,10 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -282,13 +284,7 @@ func TestDriversInProcess(t *testing.T) {
 	for _, n := range nics {
 		t.Run(n.driver, func(t *testing.T) {
 			r := newRack(t, n)
-			var d framework.Driver
-			for _, d = range bundled {
-				if d.Describe().Name == n.driver {
-					break
-				}
-			}
-			control, err := Drive(t.Context(), d, r.dev, DriveConfig{
+			control, err := Drive(t.Context(), bundledDriver(n.driver), r.dev, DriveConfig{
 				Name: n.driver + "0", Memory: r.host.Memory(), Events: r.host.Events(), Generation: r.host.Generation(),
 			})
 			if err != nil {
@@ -296,6 +292,71 @@ func TestDriversInProcess(t *testing.T) {
 			}
 			r.run(t, control)
 			r.exchange(t, 300)
+			if err := control.Detach(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+func bundledDriver(name string) framework.Driver {
+	for _, d := range bundled {
+		if d.Describe().Name == name {
+			return d
+		}
+	}
+	return nil
+}
+
+// stuckDriver makes devices whose Admin, from stick on, does not return before
+// leave is closed.
+type stuckDriver struct {
+	framework.Driver
+	stick          *atomic.Bool
+	entered, leave chan struct{}
+}
+
+func (d stuckDriver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
+	device, err := d.Driver.Attach(ctx, dev, env)
+	return stuckDevice{device, d}, err
+}
+
+type stuckDevice struct {
+	framework.Device
+	driver stuckDriver
+}
+
+func (d stuckDevice) Admin() framework.Events {
+	if d.driver.stick.Swap(false) {
+		close(d.driver.entered)
+		<-d.driver.leave
+	}
+	return d.Device.Admin()
+}
+
+// TestStuckDriverInProcess: an engine that can't end in time goes on with all that
+// it stands on, packets included, and ends when its driver lets it.
+func TestStuckDriverInProcess(t *testing.T) {
+	for _, n := range nics {
+		t.Run(n.driver, func(t *testing.T) {
+			r := newRack(t, n)
+			d := stuckDriver{bundledDriver(n.driver), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
+			control, err := Drive(t.Context(), d, r.dev, DriveConfig{
+				Name: n.driver + "0", Memory: r.host.Memory(), Events: r.host.Events(), Generation: r.host.Generation(),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.run(t, control)
+			d.stick.Store(true)
+			<-d.entered
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			if err := control.Detach(ctx); !errors.Is(err, engine.ErrEnding) {
+				t.Fatalf("detach: %v", err)
+			}
+			r.exchange(t, 300)
+			close(d.leave)
 			if err := control.Detach(t.Context()); err != nil {
 				t.Fatal(err)
 			}
