@@ -12,6 +12,7 @@ import (
 // follow reacts to what happens to a running interface by itself, until its
 // engine is detached or dies.
 func (i *netInterface) follow() {
+	i.replan("the port's needs changed while it started")
 	events := i.control.Events()
 	i.followers.Go(func() {
 		for e := range events {

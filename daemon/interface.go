@@ -23,7 +23,6 @@ import (
 	"nicd/port/netstack"
 	"nicd/port/pcap"
 	"nicd/port/sink"
-	"nicd/port/tap"
 	"nicd/sim"
 )
 
@@ -57,6 +56,7 @@ type netInterface struct {
 	info      framework.Info
 	deviceID  uint16
 	undo      []func()
+	stuck     bool           // the engine, in this process, has not ended
 	followers sync.WaitGroup // of events
 	watchers  sync.WaitGroup // of the process, and of violations
 	driverCfg config.Driver
@@ -352,7 +352,12 @@ func (i *netInterface) endProcess() {
 func (i *netInterface) detach() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	if err := i.control.Detach(ctx); err != nil {
+	err := i.control.Detach(ctx)
+	if i.stuck = errors.Is(err, engine.ErrEnding); i.stuck {
+		i.log.Error().Err(err).Msg("the driver does not return: its device and its memory are left to it")
+		return
+	}
+	if err != nil {
 		i.log.Debug().Err(err).Msg("detach")
 	}
 	i.followers.Wait()
@@ -386,9 +391,10 @@ func (i *netInterface) start(ctx context.Context) error {
 	return nil
 }
 
-// close undoes open. The interface's state is stopped.
+// close undoes open. The interface's state is stopped. What a stuck engine stands
+// on, which is what was made before it, stays.
 func (i *netInterface) close() {
-	for n := len(i.undo) - 1; n >= 0; n-- {
+	for n := len(i.undo) - 1; n >= 0 && !i.stuck; n-- {
 		i.undo[n]()
 	}
 	i.undo = nil
@@ -486,10 +492,7 @@ func (i *netInterface) newPort() (framework.Port, error) {
 	case c.Forward != nil:
 		return i.bridge.NewPort(), nil
 	case c.TAP != nil:
-		return tap.New(tap.Options{
-			Name: c.TAP.Name, FDs: c.TAP.FDs,
-			OnFault: func(err error) { go i.fail(err.Error()) },
-		})
+		return i.newTAP(c.TAP)
 	}
 	return nil, errors.New("no port")
 }

@@ -3,10 +3,14 @@ package daemon
 import (
 	"crypto/rand"
 	"io"
+	"net"
 	"strconv"
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
+	"nicd/framework"
 	"nicd/internal/testns"
 	"nicd/port/tap"
 	"nicd/proto/adminpb"
@@ -70,6 +74,75 @@ func TestTAPChanges(t *testing.T) {
 	for _, name := range []string{"a", "b"} {
 		if s := d.find(name).port.(*tap.Port).Stats(); s.UpRefused+s.UpGone+s.UpOpaque+s.DownNonsense != 0 {
 			t.Errorf("%s: %+v", name, s)
+		}
+	}
+}
+
+// What the operator sets with ip(8) is what the device has: MTU, address, and all
+// frames while something above is promiscuous. What it can't have is put back.
+func TestTAPFollowsOperator(t *testing.T) {
+	testns.NeedTAP(t)
+	left, right := testns.LinkName(), testns.LinkName()
+	d := startTest(t, inProcess+nicText("a", "vmxnet3", vmxnet3Model(3), "", tapText(left))+nicText("b", "e1000", `model = "82574L"`, "", tapText(right)))
+	a, b := namespaces(t, left, right) // where it has to be looked for
+	for name, s := range map[string]*testns.Space{left: a, right: b} {
+		i := d.find(map[string]string{left: "a", right: "b"}[name])
+		links, link := s.Netlink(), s.Link(t, name)
+		await(t, name+": mtu 3000", func() bool { return i.inForce().plan.MTU == 3000 }, links.LinkSetMTU(link, 3000))
+		mac := framework.MAC{2, 0, 0, 0, 1, 7}
+		await(t, name+": address", func() bool { return i.inForce().plan.MAC == mac }, links.LinkSetHardwareAddr(link, mac[:]))
+		await(t, name+": promiscuous", func() bool { return i.inForce().plan.Filters.Promiscuous }, links.SetPromiscOn(link))
+		await(t, name+": not promiscuous", func() bool { return !i.inForce().plan.Filters.Promiscuous }, links.SetPromiscOff(link))
+		// No device takes that much, and nicd's config does not either.
+		await(t, name+": an MTU that is put back", func() bool { return s.Link(t, name).Attrs().MTU == 3000 }, links.LinkSetMTU(link, 20000))
+		if got := i.inForce().plan.MTU; got != 3000 {
+			t.Errorf("%s: mtu %d after one that was refused", name, got)
+		}
+		if got := s.Link(t, name).Attrs().HardwareAddr.String(); got != mac.String() {
+			t.Errorf("%s: address %s", name, got)
+		}
+		// nicd's word afterwards counts as much as before.
+		if _, err := d.Set(t.Context(), i.config.Name, []Assignment{{"mtu", "1500"}}, false); err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Link(t, name).Attrs().MTU; got != 1500 {
+			t.Errorf("%s: the Linux interface's mtu is %d", name, got)
+		}
+		await(t, name+": mtu 1400", func() bool { return i.inForce().plan.MTU == 1400 }, links.LinkSetMTU(link, 1400))
+		if err := links.LinkSetHardwareAddr(link, net.HardwareAddr{2, 0, 0, 0, 2, byte(i.deviceID)}); err != nil {
+			t.Fatal(err) // the two have to be told apart
+		}
+	}
+	send(t, a, b, "10.77.0.2:0", 1<<20)
+}
+
+// A macvlan has an address of its own, which the kernel tells nobody of but by
+// having the interface below promiscuous.
+func TestTAPUnderMacvlan(t *testing.T) {
+	testns.NeedTAP(t)
+	left, right := testns.LinkName(), testns.LinkName()
+	d := startTest(t, inProcess+nicText("a", "vmxnet3", vmxnet3Model(3), "", tapText(left))+nicText("b", "vmxnet3", vmxnet3Model(3), "", tapText(right)))
+	a, b := namespaces(t, left, right)
+	above := testns.LinkName()
+	link := &netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: above, ParentIndex: a.Link(t, left).Attrs().Index}, Mode: netlink.MACVLAN_MODE_BRIDGE}
+	if err := a.Netlink().LinkAdd(link); err != nil {
+		testns.Unavailable(t, "no macvlan: "+err.Error())
+	}
+	a.Up(t, above, "10.78.0.1/24")
+	b.Up(t, right, "10.78.0.2/24")
+	await(t, "promiscuous", func() bool { return d.find("a").inForce().plan.Filters.Promiscuous }, nil)
+	send(t, b, a, "10.78.0.1:0", 1<<20)
+}
+
+// await waits until something has come about.
+func await(t *testing.T, what string, done func() bool, begun error) {
+	t.Helper()
+	if begun != nil {
+		t.Fatalf("%s: %v", what, begun)
+	}
+	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what + ": it does not come about")
 		}
 	}
 }

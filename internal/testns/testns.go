@@ -105,6 +105,15 @@ func (s *Space) Take(t testing.TB, name string) {
 	}
 }
 
+// Move moves a link of the namespace into another.
+func (s *Space) Move(name string, to *Space) error {
+	link, err := s.links.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return s.links.LinkSetNsFd(link, int(to.handle))
+}
+
 // Link is a link of the namespace.
 func (s *Space) Link(t testing.TB, name string) netlink.Link {
 	t.Helper()

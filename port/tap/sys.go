@@ -166,6 +166,19 @@ func setMAC(queue *os.File, mac framework.MAC) error {
 	})
 }
 
+// getMAC is the interface's address, in whichever namespace it is.
+func getMAC(queue *os.File) (mac framework.MAC, err error) {
+	var request hardwareAddress
+	err = control(queue, func(fd int) error {
+		_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCGIFHWADDR, uintptr(unsafe.Pointer(&request)))
+		if errno != 0 {
+			return errno
+		}
+		return nil
+	})
+	return framework.MAC(request.address[:6]), err
+}
+
 // currentName is the interface's name, which it may have been given since.
 func currentName(queue *os.File) (name string, err error) {
 	err = control(queue, func(fd int) error {

@@ -8,8 +8,10 @@
 // to be segmented, a coalesced packet goes up as one). What does not: addresses
 // and routes, which are the operator's ("ip address add ... dev NAME").
 //
-// The Linux interface follows the one below in address, MTU and carrier. It is
-// made by New, stays while drivers come and go, and is removed by Close.
+// The Linux interface follows the one below in address, MTU and carrier; and what
+// the operator sets at it with "ip link" (address, MTU, promiscuity) is passed on
+// to whoever can have the interface below follow. It is made by New, stays while
+// drivers come and go, and is removed by Close.
 package tap
 
 import (
@@ -35,6 +37,13 @@ type Options struct {
 	// or does not work any more, at the latest with the next packet. It must not
 	// block.
 	OnFault func(error)
+	// OnWish is told what the operator set at the Linux interface. It returns when
+	// the interface below has that, after SettingsChanged, or with the reason why
+	// not: the Linux interface then gets back what it had. nil: what the operator
+	// sets is left alone. There is one call at a time; Close waits for it.
+	OnWish func(Wish) error
+	// OnNeeds is told that Needs gives another answer than before; likewise.
+	OnNeeds func()
 }
 
 // Port is a framework.Port.
@@ -42,6 +51,8 @@ type Port struct {
 	name      string
 	inherited bool
 	onFault   func(error)
+	onWish    func(Wish) error
+	onNeeds   func()
 	first     *os.File // makes the interface exist from New on
 	iface     framework.Interface
 	queues    atomic.Pointer[[]*queue] // only grows; changed by New, Attach and SettingsChanged
@@ -53,6 +64,9 @@ type Port struct {
 	fault     sync.Once
 	mtu       atomic.Int64 // of the interface below
 	counters  counters
+
+	watcher     watcher
+	promiscuous atomic.Bool // something above the Linux interface wants all frames
 }
 
 var (
@@ -64,7 +78,10 @@ var (
 // New makes the Linux interface, without a carrier, or takes over the one that
 // the descriptors belong to.
 func New(o Options) (*Port, error) {
-	p := &Port{name: o.Name, onFault: o.OnFault, offloads: -1, closed: make(chan struct{}), inherited: len(o.FDs) > 0}
+	p := &Port{
+		name: o.Name, onFault: o.OnFault, onWish: o.OnWish, onNeeds: o.OnNeeds,
+		offloads: -1, closed: make(chan struct{}), inherited: len(o.FDs) > 0,
+	}
 	if p.inherited {
 		if err := p.inherit(o.FDs); err != nil {
 			p.closeFiles()
@@ -138,6 +155,7 @@ func (p *Port) Attach(i framework.Interface) error {
 	for _, q := range p.all() {
 		q.start()
 	}
+	p.running.Go(p.watch)
 	return nil
 }
 
@@ -158,7 +176,7 @@ func (p *Port) followQueues() error {
 }
 
 // SettingsChanged implements framework.SettingsFollower. What has not changed is
-// left alone: the operator may have lowered the MTU with "ip link".
+// left alone: the operator may have set something else, and wait for an answer.
 func (p *Port) SettingsChanged() error {
 	s := p.iface.Settings()
 	p.mtu.Store(int64(s.MTU))
@@ -168,32 +186,36 @@ func (p *Port) SettingsChanged() error {
 	if err := p.offload(s.Features); err != nil {
 		return err
 	}
+	p.watcher.mu.Lock()
+	defer p.watcher.mu.Unlock()
 	if s.MAC != p.applied.MAC {
 		if err := setMAC(p.first, s.MAC); err != nil {
 			return fmt.Errorf("%s: address %v: %w", p.name, s.MAC, err)
 		}
-		p.applied.MAC = s.MAC
+		p.applied.MAC, p.watcher.told.MAC = s.MAC, s.MAC
 	}
 	if s.MTU != p.applied.MTU {
-		if err := p.setMTU(s.MTU); err != nil {
+		has, err := p.setMTU(s.MTU)
+		if err != nil {
 			return err
 		}
-		p.applied.MTU = s.MTU
+		p.applied.MTU, p.watcher.told.MTU = s.MTU, has
 	}
 	return nil
 }
 
-// setMTU sets the Linux interface's MTU. Without the permission it has to do that
-// whoever handed the interface over has set one that is not larger.
-func (p *Port) setMTU(mtu int) error {
+// setMTU sets the Linux interface's MTU and returns what it is then. Without the
+// permission it has to do that whoever handed the interface over has set one that
+// is not larger.
+func (p *Port) setMTU(mtu int) (int, error) {
 	err := setMTU(p.first, mtu)
 	if err == nil {
-		return nil
+		return mtu, nil
 	}
 	if has, unknown := getMTU(p.first); errors.Is(err, os.ErrPermission) && unknown == nil && has <= mtu {
-		return nil
+		return has, nil
 	}
-	return fmt.Errorf("%s: mtu %d: %w", p.name, mtu, err)
+	return 0, fmt.Errorf("%s: mtu %d: %w", p.name, mtu, err)
 }
 
 // offload tells the kernel what it may leave to the interface below.
@@ -250,9 +272,13 @@ func (p *Port) LinkChanged(l framework.Link) {
 }
 
 // Needs implements framework.Port. The kernel joins multicast groups (IPv6 needs
-// some for its addresses), so all multicast has to come in.
+// some for its addresses), so all multicast has to come in; and everything while a
+// bridge, a capture or the operator has the Linux interface promiscuous.
 func (p *Port) Needs() framework.PortNeeds {
-	return framework.PortNeeds{Name: "tap", Accepts: framework.AllFeatures &^ framework.USO, AllMulticast: true}
+	return framework.PortNeeds{
+		Name: "tap", Accepts: framework.AllFeatures &^ framework.USO,
+		AllMulticast: true, Promiscuous: p.promiscuous.Load(),
+	}
 }
 
 // broke reports that the Linux interface does not work any more.
