@@ -109,9 +109,11 @@ type Device interface {
 	Plan(next Settings) (Effect, error)
 
 	// Apply makes next the settings in force. The framework has done what Plan
-	// asked for: nothing for Live; for Quiesce the queues' tasks are stopped. It
-	// is not called for Reset, which is a Stop and a Start. An error changes
-	// nothing.
+	// asked for: nothing for Live; for Quiesce each queue pair's tasks have halted
+	// and gone on, one pair after the other, so that no packet which Put takes
+	// from then on asks for a feature that next does not have. The queues are in
+	// use meanwhile, in both cases. Apply is not called for Reset, which is a Stop
+	// and a Start. An error changes nothing.
 	Apply(next Settings) error
 
 	// Link reads the link's state from the device.
@@ -256,7 +258,7 @@ type Effect uint8
 // Effects, from cheap to dear.
 const (
 	Live    Effect = iota // nothing stops
-	Quiesce               // the queues' tasks stop for a moment; the device runs on
+	Quiesce               // each queue pair in turn stops for a moment; the device runs on
 	Reset                 // the device stops and starts again; the link may bounce
 )
 

@@ -503,6 +503,112 @@ func TestChange(t *testing.T) {
 	r.finish()
 }
 
+// gateUpper holds the receive task of a queue in Deliver.
+type gateUpper struct {
+	*fakeUpper
+	queue         int
+	entered, open chan struct{}
+}
+
+func (u *gateUpper) Deliver(q int, b *framework.Batch) int {
+	if q == u.queue {
+		select {
+		case u.entered <- struct{}{}:
+			<-u.open
+		case <-u.open:
+		}
+	}
+	return u.fakeUpper.Deliver(q, b)
+}
+
+// TestQuiesceOnePairAtATime: while one pair is on its way to a halt, whichever it
+// is, the others move packets, before and after their own turn.
+func TestQuiesceOnePairAtATime(t *testing.T) {
+	const pairs = 3
+	for slow := range pairs {
+		for _, separate := range []bool{false, true} {
+			r := newRig(t, pairs, func(r *rig) {
+				r.opts.SeparateTasks = separate
+				r.dev.effect = framework.Quiesce
+			})
+			gate := &gateUpper{r.up, slow, make(chan struct{}), make(chan struct{})}
+			for _, q := range r.e.rx {
+				q.upper = gate
+			}
+			r.start()
+			r.arrive(slow, numbered(1, 60), framework.Packet{}, 0)
+			<-gate.entered
+			changed := make(chan error, 1)
+			go func() {
+				p := r.plan
+				p.Features &^= framework.TSO4 | framework.TxChecksum
+				p.RxBudget = 7
+				effect, err := r.e.Change(context.Background(), p)
+				if effect != framework.Quiesce {
+					err = errors.Join(err, fmt.Errorf("effect %v", effect))
+				}
+				changed <- err
+			}()
+			// It can't get past the slow pair; the one before it has had its turn.
+			if slow > 0 {
+				r.until("the pair before has gone on", func() bool {
+					return !r.e.tx[slow-1].rules.Load().features.Has(framework.TSO4)
+				})
+			}
+			for i := range 50 {
+				for q := range pairs {
+					if q == slow {
+						continue
+					}
+					r.arrive(q, numbered(i, 60), framework.Packet{}, 0)
+					r.up.frame(q, framework.Packet{}, 0, numbered(i, 60))
+					r.until("packets move", func() bool {
+						return len(r.deliveries(q)) == i+1 && r.txCount(q, TxCompleted) == uint64(i+1)
+					})
+				}
+			}
+			select {
+			case err := <-changed:
+				t.Fatalf("pair %d was not halted: %v", slow, err)
+			default:
+			}
+			close(gate.open)
+			if err := <-changed; err != nil {
+				t.Fatal(err)
+			}
+			r.finish()
+			if r.dev.applied != 1 || r.dev.starts != 1 || cap(r.e.rx[slow].batch.Packets) != 7 {
+				t.Errorf("applied %d times, %d starts", r.dev.applied, r.dev.starts)
+			}
+		}
+	}
+}
+
+// TestRefusedQuiesce: a driver that does not apply what it planned leaves all as it
+// was, also what the queues had done without already.
+func TestRefusedQuiesce(t *testing.T) {
+	r := newRig(t, 2, func(r *rig) { r.dev.effect, r.dev.refuse = framework.Quiesce, framework.ErrDevice })
+	w := r.listen()
+	r.start()
+	p := r.plan
+	p.Features &^= framework.TxChecksum
+	p.RxBudget = 7
+	if _, err := r.e.Change(context.Background(), p); !errors.Is(err, framework.ErrDevice) {
+		t.Errorf("error %v", err)
+	}
+	frame := tcpFrame(500, 1, 0x10)
+	r.dev.mu.Lock()
+	r.dev.settings = r.plan.Settings // which an error has not changed
+	r.dev.mu.Unlock()
+	if _, packets := r.sendOne(w, partial(frame), 0, frame); packets[0].Flags&framework.ChecksumPartial == 0 {
+		t.Error("the checksum is still made in software")
+	}
+	r.finish()
+	if !reflect.DeepEqual(r.e.plan, r.plan) || cap(r.e.rx[0].batch.Packets) != DefaultRxBudget {
+		t.Error("the old plan is not in force")
+	}
+}
+
 func TestPlanErrors(t *testing.T) {
 	r := newRig(t, 2, func(r *rig) {
 		r.dev.info.Features = framework.RxChecksum
@@ -875,7 +981,5 @@ func TestDetachOfAStuckDriver(t *testing.T) {
 	if err := r.e.Detach(context.Background()); !errors.Is(err, ErrState) {
 		t.Errorf("detach of what has ended: %v", err)
 	}
-	if n := runtime.NumGoroutine(); n > before {
-		t.Errorf("%d goroutines, %d before", n, before)
-	}
+	r.until("all goroutines have ended", func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -31,6 +31,9 @@ type fakeDevice struct {
 	starts   int
 	stops    int
 	detached int
+	refuse   error // of Apply
+	asked    int   // packets that asked for what the settings in force do not have
+	applied  int
 	resets   int // of queues
 	failing  int // starts that fail
 	settings framework.Settings
@@ -122,7 +125,8 @@ func (d *fakeDevice) Apply(s framework.Settings) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.settings = s
-	return nil
+	d.applied++
+	return d.refuse
 }
 
 func (d *fakeDevice) Link() (framework.Link, error) {
@@ -390,6 +394,13 @@ func (t *fakeTx) Put(b *framework.Batch, from int) int {
 		t.marked = append(t.marked, p.Flags&framework.Completion != 0)
 		t.unrung++
 		n++
+		f := asked(&p, framework.AllFeatures&^t.d.settings.Features)
+		if p.Flags&framework.Segment != 0 {
+			f &^= framework.ChecksumPartial // goes without saying
+		}
+		if f != 0 {
+			t.d.asked++
+		}
 		if t.d.sent != nil {
 			var frame []byte
 			for _, f := range b.Fragments(i) {
@@ -810,6 +821,9 @@ func (r *rig) audit() {
 	r.t.Helper()
 	if err := Check(r.e.Counters()); err != nil {
 		r.t.Errorf("%v\n%s", err, r.dump())
+	}
+	if r.dev.asked != 0 {
+		r.t.Errorf("%d packets asked the device for what it was not to do", r.dev.asked)
 	}
 	r.up.mu.Lock()
 	defer r.up.mu.Unlock()

@@ -370,46 +370,81 @@ func (e *Engine) effect(p *Plan) (framework.Effect, error) {
 }
 
 // disturbs tells whether tasks have to be halted for a moment on the way to p:
-// they read budget, spin, place and transmit rules while they run. LRO is not among
-// these: a queue takes over another coalescer between two batches.
+// their queues hold packets that were prepared for other features or another MTU,
+// or they run by another budget, spin or place. LRO is not among these: a queue
+// takes over another coalescer between two batches.
 func (e *Engine) disturbs(p *Plan) bool {
-	return p.budget() != e.plan.budget() || p.SpinMicros != e.plan.SpinMicros || !slices.Equal(p.CPUs, e.plan.CPUs) ||
-		(p.Features^e.plan.Features)&^framework.LRO != 0 || p.MTU != e.plan.MTU
+	return (p.Features^e.plan.Features)&^framework.LRO != 0 || p.MTU != e.plan.MTU || !samePace(&e.plan, p)
 }
 
-// applyLive changes settings while the device runs.
+// samePace tells whether tasks run alike by two plans.
+func samePace(a, b *Plan) bool {
+	return a.budget() == b.budget() && a.SpinMicros == b.SpinMicros && slices.Equal(a.CPUs, b.CPUs)
+}
+
+// applyLive changes settings while the device runs. Halted for it is at most one
+// queue pair at a time.
 func (e *Engine) applyLive(p Plan, effect framework.Effect) error {
-	halt := effect == framework.Quiesce
-	if halt {
-		e.stopTasks()
-		defer e.startTasks()
+	if effect == framework.Quiesce {
+		e.shed(&p)
 	}
 	if err := e.dev.Apply(p.Settings); err != nil {
+		e.setRules(&e.plan)
 		return err
 	}
 	if err := e.dev.SetFilters(fitFilters(p.Filters, &e.info)); err != nil {
-		return errors.Join(err, e.dev.Apply(e.plan.Settings))
+		err = errors.Join(err, e.dev.Apply(e.plan.Settings))
+		e.setRules(&e.plan)
+		return err
 	}
-	merge := p.LRO != e.plan.LRO || p.MTU != e.plan.MTU || p.budget() != e.plan.budget()
-	lost := e.plan.Features &^ p.Features
+	old := e.plan
 	e.plan = p
-	if merge {
+	if p.LRO != old.LRO || p.MTU != old.MTU || p.budget() != old.budget() {
 		e.setMergers(&p)
 	}
 	e.setRules(&p)
-	if !halt {
-		return nil
-	}
-	for _, q := range e.rx[:p.RxQueues] {
-		q.setBudget(p.budget())
-	}
-	for _, q := range e.tx[:p.TxQueues] {
-		q.forsake(lost)
-	}
-	for _, t := range e.tasks {
-		t.place(&p)
+	if !samePace(&old, &p) {
+		e.eachPair(func(q int, tasks []*task) {
+			if q < p.RxQueues {
+				e.rx[q].setBudget(p.budget())
+			}
+			for _, t := range tasks {
+				t.place(&p)
+			}
+		})
 	}
 	return nil
+}
+
+// shed brings each transmit queue to ask the device for nothing that p does not
+// have. Until p is in force all of them keep to both plans.
+func (e *Engine) shed(p *Plan) {
+	both := e.plan
+	both.Features &= p.Features
+	both.MTU = min(e.plan.MTU, p.MTU)
+	lost := e.plan.Features &^ p.Features
+	r := newTxRules(&e.info, &both, e.opts.Quirks)
+	e.eachPair(func(q int, _ []*task) {
+		if q < p.TxQueues {
+			e.tx[q].rules.Store(r)
+			e.tx[q].forsake(lost)
+		}
+	})
+}
+
+// eachPair halts one queue pair after the other and calls change for it. The others
+// go on meanwhile.
+func (e *Engine) eachPair(change func(q int, tasks []*task)) {
+	for q := range max(e.plan.RxQueues, e.plan.TxQueues) {
+		tasks := e.tasksOf(q)
+		for _, t := range tasks {
+			t.stop()
+		}
+		change(q, tasks)
+		for _, t := range tasks {
+			t.start()
+		}
+	}
 }
 
 // restart stops the device and starts it with p, or with the old plan if that
