@@ -18,7 +18,9 @@ func (r Register) Write(value uint32) { r.Region.Write32(r.Offset, value) }
 type Statistic struct {
 	Offset uint32
 	Wide   bool
-	CounterInfo
+	// As in CounterInfo.
+	Name, Doc string
+	Bad       bool
 }
 
 // Statistics are a device's, in the order of Info.Counters.
@@ -28,7 +30,7 @@ type Statistics []Statistic
 func (s Statistics) Infos() []CounterInfo {
 	infos := make([]CounterInfo, len(s))
 	for i := range s {
-		infos[i] = s[i].CounterInfo
+		infos[i] = CounterInfo{Name: s[i].Name, Doc: s[i].Doc, Bad: s[i].Bad}
 	}
 	return infos
 }

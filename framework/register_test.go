@@ -17,7 +17,7 @@ func (r registers) Read32(offset uint32) uint32 {
 func (r registers) Write32(offset, value uint32) { r[offset] = value }
 
 func TestStatistics(t *testing.T) {
-	s := Statistics{{0x10, false, CounterInfo{Name: "a"}}, {0x20, true, CounterInfo{Name: "b", Bad: true}}}
+	s := Statistics{{Offset: 0x10, Name: "a"}, {Offset: 0x20, Wide: true, Name: "b", Doc: "c", Bad: true}}
 	r := registers{0x10: 3, 0x14: 9, 0x20: 4, 0x24: 1}
 	totals := []uint64{1, 0}
 	s.Read(r, totals)
@@ -31,7 +31,7 @@ func TestStatistics(t *testing.T) {
 	if totals[0] != 4 {
 		t.Errorf("a counter was %d before it was thrown away and is %d after", 4, totals[0])
 	}
-	if infos := s.Infos(); len(infos) != 2 || infos[0].Name != "a" || !infos[1].Bad {
+	if infos := s.Infos(); len(infos) != 2 || infos[0].Name != "a" || infos[1] != (CounterInfo{"b", "c", true}) {
 		t.Errorf("infos %+v", infos)
 	}
 }

@@ -35,7 +35,8 @@ func vectorOf(own, partner []int, queue int) int {
 // about, and whether it is masked, so that no register is written for nothing.
 // Its methods are safe for any goroutine.
 type Vector struct {
-	// Cause is all that the vector can be about.
+	// Cause is all that the vector can be about. A transmit queue that is not to
+	// interrupt is in none, whoever serves it.
 	Cause  Cause
 	masked atomic.Bool
 }
@@ -53,7 +54,7 @@ func NewVectors(p *VectorPlan, rxQueues, txQueues int) []Vector {
 			}
 		}
 		for q := range txQueues {
-			if p.Tx(q) == i {
+			if p.TxInterrupts(q) && p.Tx(q) == i {
 				all[i].Cause.Tx |= 1 << q
 			}
 		}

@@ -14,6 +14,8 @@ type chip struct {
 	reloads  bool // a reset reloads the EEPROM only when told (FreeBSD e1000_82543.c)
 	eerdDone uint32
 	eerdAddr int // shift of the address in regEERD
+	// Bits of the registers of these names that the part wants besides.
+	tctl, txdctl uint32
 	// longest is the most bytes that one transmit descriptor takes.
 	longest int
 }
@@ -25,7 +27,7 @@ var chips = []chip{
 	{id: 0x100F, name: "82545EM", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
 	{id: 0x100C, name: "82544GC", queues: 1, reloads: true, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
 	{id: 0x10D3, name: "82574L", queues: 2, msix: true, extended: true, express: true,
-		eerdDone: 1 << 1, eerdAddr: 2, longest: 8192},
+		eerdDone: 1 << 1, eerdAddr: 2, tctl: tctlMULR, txdctl: txdctlReserved, longest: 8192},
 }
 
 func chipOf(vendor, id uint16) *chip {

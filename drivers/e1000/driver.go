@@ -12,6 +12,16 @@
 // sees it, nor the emulation (QEMU 7.2.22, 10.1.3) that puts it into a
 // descriptor of its own.
 //
+// One queue cannot be reset while others run, so there is no
+// framework.QueueResetter: no part has a bit that disables a single queue (that
+// came with the 82575, RXDCTL and TXDCTL bit 25), head registers are to be written
+// only after a reset and before RCTL.EN and TCTL.EN are set (8254x manual 13.4.28
+// and 13.4.39), the 82574L must not clear RCTL.EN, and its TARC.ENABLE keeps a
+// transmit queue from starting frames without saying when its DMA has ended.
+//
+// The 82544GC can't hold interrupts back (ITR is not in it): moderation that is
+// asked for has no effect there.
+//
 // Not used: pause frames of the driver's own, receive header split, interrupt
 // delays (throttling does better), wake-on-LAN, management, and the EEPROM by
 // hand, bit by bit.
@@ -148,7 +158,7 @@ func (d *device) Info() framework.Info {
 		Interrupts:       d.interrupts(),
 		MaxUnicast:       numRAR - 1,
 		MaxMulticast:     maxMulticast,
-		Counters:         counterInfos(),
+		Counters:         statistics.Infos(),
 	}
 }
 

@@ -32,23 +32,12 @@ func (h *hardware) fail(what error) error {
 	return fmt.Errorf("e1000: %w: %w", framework.ErrDevice, what)
 }
 
-// Registers are polled this often and for this long, which is ten times what any
-// of them takes.
-const (
-	pollEvery = 20 * time.Microsecond
-	pollLimit = 100 * time.Millisecond
-)
+// patience is how long a register may take, which is ten times what any does.
+const patience = 100 * time.Millisecond
 
-// poll waits until the bits of reg that are in mask equal want.
-func (h *hardware) poll(reg, mask, want uint32) (value uint32, ok bool) {
-	for end := time.Now().Add(pollLimit); ; time.Sleep(pollEvery) {
-		if value = h.read(reg); value != bus.Gone && value&mask == want {
-			return value, true
-		}
-		if value == bus.Gone || time.Now().After(end) {
-			return value, false
-		}
-	}
+// await waits until the bits of reg that are in mask equal want.
+func (h *hardware) await(reg, mask, want uint32) (value uint32, ok bool) {
+	return bus.Await(h.bar, reg, mask, want, patience)
 }
 
 // reset brings the MAC into its power-on state with no DMA in flight. There are
@@ -60,7 +49,7 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 	h.clear(regTCTL, tctlEN)
 	if h.chip.express {
 		h.set(regCTRL, ctrlGIODisable)
-		h.poll(regSTATUS, statusGIOMaster, 0)
+		h.await(regSTATUS, statusGIOMaster, 0)
 	} else {
 		h.clear(regRCTL, rctlEN)
 	}
@@ -72,7 +61,7 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 	default:
 		h.set(regCTRL, ctrlRST)
 	}
-	if _, ok := h.poll(regCTRL, ctrlRST, 0); !ok {
+	if _, ok := h.await(regCTRL, ctrlRST, 0); !ok {
 		return h.fail(errors.New("reset does not end"))
 	}
 	h.clear(regCTRL, ctrlGIODisable)
@@ -103,32 +92,23 @@ func (h *hardware) endThrottling() {
 // writeThroughIO writes a register through the window in the I/O BAR, or as usual
 // if the bus does not reach that.
 func (h *hardware) writeThroughIO(reg, v uint32) error {
-	for i := bus.BAR1; i <= bus.BAR5; i++ {
-		low, err := h.bus.ReadConfig(0x10+4*i, 4)
-		if err != nil {
-			return err
-		}
-		if low&1 == 0 {
-			continue
-		}
-		io, err := h.bus.Region(i)
-		switch {
-		case err == nil:
-			io.Write32(ioAddr, reg)
-			io.Write32(ioData, v)
-			return nil
-		case !errors.Is(err, bus.ErrNoRegion) && !errors.Is(err, bus.ErrUnsupported):
-			return err
-		}
+	io, err := bus.IORegion(h.bus)
+	switch {
+	case errors.Is(err, bus.ErrNoRegion):
+		h.write(reg, v)
+		return nil
+	case err != nil:
+		return err
 	}
-	h.write(reg, v)
+	io.Write32(ioAddr, reg)
+	io.Write32(ioData, v)
 	return nil
 }
 
 // nvm reads a word of the EEPROM.
 func (h *hardware) nvm(word uint32) (uint16, error) {
 	h.write(regEERD, eerdStart|word<<h.chip.eerdAddr)
-	v, ok := h.poll(regEERD, h.chip.eerdDone, h.chip.eerdDone)
+	v, ok := h.await(regEERD, h.chip.eerdDone, h.chip.eerdDone)
 	if !ok {
 		return 0, h.fail(errNVM)
 	}
@@ -143,8 +123,8 @@ func (h *hardware) permanentMAC() (framework.MAC, error) {
 	if !errors.Is(err, errNVM) {
 		return mac, err
 	}
-	// Some parts have no EERD (the 82544). They too load the address by
-	// themselves when they are reset.
+	// EERD need not answer on an 8254x (Linux and FreeBSD read the EEPROM by its
+	// pins), but a reset has loaded the address.
 	low, high := h.read(regRAL), h.read(regRAH)
 	if high&rahValid == 0 {
 		return mac, err
@@ -176,7 +156,7 @@ func (h *hardware) nvmMAC() (mac framework.MAC, err error) {
 // phy reads or writes a register of the PHY.
 func (h *hardware) phy(op, reg, v uint32) (uint16, error) {
 	h.write(regMDIC, op|mdicPHY|reg<<mdicRegShift|v)
-	got, ok := h.poll(regMDIC, mdicReady, mdicReady)
+	got, ok := h.await(regMDIC, mdicReady, mdicReady)
 	if !ok || got&mdicError != 0 {
 		return 0, h.fail(fmt.Errorf("PHY register %d", reg))
 	}

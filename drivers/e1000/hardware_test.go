@@ -110,8 +110,8 @@ func TestPHYIsWoken(t *testing.T) {
 
 func TestBufferSizes(t *testing.T) {
 	for n, want := range map[uint32]uint32{256: 256, 2047: 1024, 2048: 2048, 4095: 2048, 4096: 4096, 9000: 8192, 1 << 20: 16384} {
-		if got, err := bufferSize(n); err != nil || got != want {
-			t.Errorf("%d bytes: %d, %v", n, got, err)
+		if got, err := bufferSize(n); err != nil || got.size != want {
+			t.Errorf("%d bytes: %d, %v", n, got.size, err)
 		}
 	}
 	if _, err := bufferSize(255); !errors.Is(err, framework.ErrUnsupported) {

@@ -8,21 +8,6 @@ import (
 // maxVectors is how many MSI-X vectors the 82574 has.
 const maxVectors = 5
 
-// newVectors are a plan's vectors. Transmit queues that are not to interrupt have
-// none, and by that no bits in IMS and no field in IVAR.
-func newVectors(cfg *framework.Config) []framework.Vector {
-	p := &cfg.Interrupts
-	all := framework.NewVectors(p, cfg.RxQueues, cfg.TxQueues)
-	for v := range all {
-		for q := range cfg.TxQueues {
-			if !p.TxInterrupts(q) {
-				all[v].Cause.Tx &^= 1 << q
-			}
-		}
-	}
-	return all
-}
-
 // bits are a vector's causes in ICR, IMS and IMC.
 func (r *run) bits(v *framework.Vector) (bits uint32) {
 	if r.cfg.Interrupts.Kind != bus.MSIX {

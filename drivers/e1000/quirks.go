@@ -20,19 +20,19 @@ var TSOBurstQuirk = framework.NewIntQuirk(framework.QuirkInfo{
 	Driver: driverName,
 }, 0)
 
-// pciParts are the ids of the parts with a parallel bus.
-var pciParts = [...]uint16{0x100E, 0x100F, 0x100C}
-
 // quirks are the declarations for all parts: nobody here merges, and then those
-// of each.
+// of each part with a parallel bus.
 func quirks() []framework.Declaration {
 	all := []framework.Declaration{
 		framework.LROOwnerQuirk.Is(framework.LROSoftware, framework.Match{}, "none of the family merges segments"),
 		framework.VLANOneSwitchQuirk.Is(true, framework.Match{}, "8254x manual 13.4.1, CTRL.VME"),
 		framework.TSOMinLinkQuirk.Is(1000, framework.Match{}, "FreeBSD rG2ddf24f8f525, TSO at 10 and 100 Mbit/s hangs em(4)"),
 	}
-	for _, id := range pciParts {
-		only := framework.Match{Device: id}
+	for _, c := range chips {
+		if c.express {
+			continue
+		}
+		only := framework.Match{Device: c.id}
 		all = append(all,
 			framework.ResetMethodQuirk.Is(framework.ResetByIORegister, only,
 				"FreeBSD e1000_82540.c: no acknowledge of a 64-bit write while resetting"),

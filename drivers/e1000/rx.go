@@ -1,7 +1,6 @@
 package e1000
 
 import (
-	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/ring"
 )
@@ -71,53 +70,18 @@ func (d *rxDesc) extended() rxResult {
 
 // rxQueue is a receive queue.
 type rxQueue struct {
-	ring     *ring.Done[rxDesc]
-	slots    *ring.Slots[framework.Buffer]
-	buffers  *framework.Buffers
-	bar      bus.Region
-	tail     uint32 // the tail register
-	told     uint32 // its value
-	size     uint32 // of a buffer, as the device was told
+	ring.Receive[rxDesc]
 	extended bool
 	hashes   bool // word 1 is a hash, not a sum
-	packet   framework.Assembly
 }
-
-// give posts b; there is space.
-func (q *rxQueue) give(b framework.Buffer) {
-	q.slots.Put(q.ring.Tail(), b)
-	*q.ring.Next() = rxDesc{addr: q.buffers.RxAddr(b)}
-	q.ring.Add()
-}
-
-// Post fills the ring.
-func (q *rxQueue) Post(bufs []framework.Buffer) int {
-	n := 0
-	for ; n < len(bufs) && q.ring.Space() > 0; n++ {
-		q.give(bufs[n])
-	}
-	return n
-}
-
-// Bell moves the tail, if there is anything new before it.
-func (q *rxQueue) Bell() {
-	if t := q.ring.Tail(); t != q.told {
-		q.told = t
-		q.bar.Write32(q.tail, t)
-	}
-}
-
-// Pending tells whether a descriptor has come back.
-func (q *rxQueue) Pending() bool { return q.ring.Ready() }
 
 // Poll takes descriptors as they come. A packet that has not ended yet waits in
 // the queue, with the buffers that it has so far.
 func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
-	recycled := false
-	for q.packet.Room(dst) {
-		i, d, ok := q.ring.Take()
+	for {
+		d, ok := q.Next(dst)
 		if !ok {
-			break
+			return q.End()
 		}
 		var r rxResult
 		if q.extended {
@@ -125,46 +89,23 @@ func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
 		} else {
 			r = d.legacy()
 		}
-		b, _ := q.slots.Take(i)
-		if !q.consume(b, &r) {
-			q.give(b)
-			recycled = true
-		}
+		q.Fill(r.length)
 		if r.status&rxEOP != 0 {
 			q.finish(&r)
-			q.packet.Deliver(dst)
+			q.Deliver(dst)
 		}
 	}
-	if recycled {
-		q.Bell()
-	}
-	return framework.Healthy
-}
-
-// consume takes a buffer into the packet being put together, unless there is
-// nothing in it.
-func (q *rxQueue) consume(b framework.Buffer, r *rxResult) (kept bool) {
-	p := &q.packet
-	if !p.Open() {
-		p.Begin()
-	}
-	n := r.length
-	if n > q.size {
-		n = q.size
-		p.Fail(framework.DropDevice)
-	}
-	return n > 0 && p.Add(b, n)
 }
 
 // finish gives the packet what its last descriptor says of it.
 func (q *rxQueue) finish(r *rxResult) {
-	p := &q.packet.Packet
+	p := &q.Packet
 	switch {
 	case r.status&rxErrorFrame != 0:
-		q.packet.Fail(framework.DropCRC)
+		q.Fail(framework.DropCRC)
 		return
 	case r.status&rxErrorData != 0:
-		q.packet.Fail(framework.DropDevice)
+		q.Fail(framework.DropDevice)
 		return
 	}
 	p.Flags |= verdict(r.status)

@@ -30,8 +30,8 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 	if err := check(&cfg.Settings); err != nil {
 		return framework.Queues{}, err
 	}
-	r := &run{cfg: cfg, vectors: newVectors(&cfg), totals: make([]uint64, len(counters))}
-	size, err := bufferSize(cfg.Buffers.Size)
+	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues), totals: make([]uint64, len(statistics))}
+	buffer, err := bufferSize(cfg.Buffers.Size)
 	if err != nil {
 		return framework.Queues{}, err
 	}
@@ -42,13 +42,13 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 	if err := d.startTx(r); err != nil {
 		return framework.Queues{}, fmt.Errorf("e1000: %w", err)
 	}
-	if err := d.startRx(r, size); err != nil {
+	if err := d.startRx(r, buffer.size); err != nil {
 		return framework.Queues{}, fmt.Errorf("e1000: %w", err)
 	}
 	d.run = r
 	d.route(&cfg.Interrupts)
-	d.addStats(nil) // clears them
-	r.rctl = rctlEN | rctlBAM | rctlSECRC | sizeBits(size)
+	statistics.Read(d.bar, nil) // clears them
+	r.rctl = rctlEN | rctlBAM | rctlSECRC | buffer.bits
 	if cfg.MTU > standardMTU {
 		r.rctl |= rctlLPE
 	}
@@ -57,7 +57,7 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 		return framework.Queues{}, d.fail(bus.ErrGone)
 	}
 	d.running = true
-	return r.queues(), nil
+	return framework.QueuesOf(r.rx, r.tx), nil
 }
 
 const standardMTU = 1500
@@ -78,8 +78,10 @@ func (d *device) bringLinkUp(f framework.Features) {
 	d.write(regCTRL, ctrl)
 }
 
-// bufferSizes are those that the device knows, with their bits in RCTL.
-var bufferSizes = [...]struct{ size, bits uint32 }{
+// rxSize is a size of receive buffers that the device knows, with its bits in RCTL.
+type rxSize struct{ size, bits uint32 }
+
+var rxSizes = [...]rxSize{
 	{16384, 1<<rctlSizeShift | rctlBSEX},
 	{8192, 2<<rctlSizeShift | rctlBSEX},
 	{4096, 3<<rctlSizeShift | rctlBSEX},
@@ -88,22 +90,13 @@ var bufferSizes = [...]struct{ size, bits uint32 }{
 
 // bufferSize is the largest size the device knows that fits n bytes. RCTL.FLXBUF
 // would be finer, but VMware's emulation ignores it (DPDK em_rxtx.c).
-func bufferSize(n uint32) (uint32, error) {
-	for _, b := range bufferSizes {
-		if b.size <= n {
-			return b.size, nil
+func bufferSize(n uint32) (rxSize, error) {
+	for _, s := range rxSizes {
+		if s.size <= n {
+			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("e1000: %w: receive buffers of %d bytes", framework.ErrUnsupported, n)
-}
-
-func sizeBits(size uint32) uint32 {
-	for _, b := range bufferSizes {
-		if b.size == size {
-			return b.bits
-		}
-	}
-	return 0
+	return rxSize{}, fmt.Errorf("e1000: %w: receive buffers of %d bytes", framework.ErrUnsupported, n)
 }
 
 func (d *device) startTx(r *run) error {
@@ -119,43 +112,22 @@ func (d *device) startTx(r *run) error {
 		d.set(queueReg(regTARC, 1), tarcCompensate|tarcMultiQueue)
 	}
 	d.write(regTIPG, tipgCopper)
-	tctl := uint32(tctlEN | tctlPSP | tctlCollision | tctlRTLC)
-	if d.chip.express {
-		tctl |= tctlMULR
-	}
-	d.write(regTCTL, tctl)
+	d.write(regTCTL, tctlEN|tctlPSP|tctlCollision|tctlRTLC|d.chip.tctl)
 	return nil
 }
 
 func (d *device) newTxQueue(r *run, index int) (*txQueue, error) {
-	n := r.cfg.TxDescriptors
-	mem, err := d.dma.Alloc(n*descSize, ringAlign)
+	desc, err := ring.AllocDone[txDesc](d.dma, r.cfg.TxDescriptors, ringAlign, txOwner)
 	if err != nil {
 		return nil, err
 	}
-	desc, err := ring.NewDone[txDesc](mem.Bytes, n, txOwner)
-	if err != nil {
-		return nil, err
-	}
-	d.writeRing(queueReg(regTDBAL, index), mem.Addr, n)
-	control := uint32(txdctlGran | txdctlWrite1)
-	if d.chip.express {
-		control |= txdctlReserved
-	}
-	d.write(queueReg(regTXDCTL, index), control)
-	longest := d.chip.longest
-	if limit := framework.MaxDescriptorBytesQuirk.Get(d.quirks); limit > 0 {
-		longest = min(longest, limit)
-	}
+	d.writeRing(queueReg(regTDBAL, index), desc.Addr(), desc.Size())
+	d.write(queueReg(regTXDCTL, index), txdctlGran|txdctlWrite1|d.chip.txdctl)
 	return &txQueue{
-		ring:        desc,
-		flight:      ring.NewFlight(n),
+		Transmit:    ring.NewTransmit(desc, framework.Register{Region: d.bar, Offset: queueReg(regTDT, index)}),
 		buffers:     r.cfg.Buffers,
-		bar:         d.bar,
-		tail:        queueReg(regTDT, index),
-		longest:     uint32(longest),
+		cutter:      framework.NewCutter(d.quirks, d.chip.longest),
 		burst:       uint32(TSOBurstQuirk.Get(d.quirks)),
-		sentinel:    framework.TxSentinelQuirk.Get(d.quirks),
 		contextEach: ContextQuirk.Get(d.quirks),
 	}, nil
 }
@@ -220,40 +192,20 @@ func (d *device) writeRSS(rss *framework.RSS) {
 }
 
 func (d *device) newRxQueue(r *run, index int, size uint32) (*rxQueue, error) {
-	n := r.cfg.RxDescriptors
-	mem, err := d.dma.Alloc(n*descSize, ringAlign)
-	if err != nil {
-		return nil, err
-	}
 	owner := legacyOwner
 	if d.chip.extended {
 		owner = extendedOwner
 	}
-	desc, err := ring.NewDone[rxDesc](mem.Bytes, n, owner)
+	desc, err := ring.AllocDone[rxDesc](d.dma, r.cfg.RxDescriptors, ringAlign, owner)
 	if err != nil {
 		return nil, err
 	}
-	d.writeRing(queueReg(regRDBAL, index), mem.Addr, n)
+	d.writeRing(queueReg(regRDBAL, index), desc.Addr(), desc.Size())
 	return &rxQueue{
-		ring:     desc,
-		slots:    ring.NewSlots(n, framework.NoBuffer),
-		buffers:  r.cfg.Buffers,
-		bar:      d.bar,
-		tail:     queueReg(regRDT, index),
-		size:     size,
+		Receive:  ring.NewReceive(desc, r.cfg.Buffers, size, framework.Register{Region: d.bar, Offset: queueReg(regRDT, index)}),
 		extended: d.chip.extended,
 		hashes:   r.hashes(),
 	}, nil
-}
-
-func (r *run) queues() (qs framework.Queues) {
-	for _, q := range r.rx {
-		qs.Rx = append(qs.Rx, q)
-	}
-	for _, q := range r.tx {
-		qs.Tx = append(qs.Tx, q)
-	}
-	return qs
 }
 
 // Stop resets the device, which ends DMA. One that is gone does none.
@@ -281,11 +233,7 @@ func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 	if err := check(&next); err != nil {
 		return framework.Reset, err
 	}
-	now := &d.run.cfg.Settings
-	if next.MTU != now.MTU || next.RSS.Key != now.RSS.Key || (next.Features^now.Features)&framework.RSSHash != 0 {
-		return framework.Reset, nil
-	}
-	return framework.Live, nil
+	return framework.EffectOf(&d.run.cfg.Settings, &next), nil
 }
 
 // Apply writes the registers that hold settings.

@@ -1,7 +1,6 @@
 package e1000
 
 import (
-	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/ring"
 )
@@ -45,43 +44,27 @@ const (
 
 var txOwner = ring.Owner{Offset: 12, Bit: txDone}
 
-// sentinelLen is what the last descriptor of a packet carries where the device
-// would otherwise report the packet too early.
-const sentinelLen = 4
-
-// spare is how many descriptors a packet may take besides those for its bytes: a
-// context and a sentinel.
-const spare = 2
-
 // txQueue is a transmit queue.
 type txQueue struct {
-	ring    *ring.Done[txDesc]
-	flight  *ring.Flight
+	ring.Transmit[txDesc]
 	buffers *framework.Buffers
-	bar     bus.Region
-	tail    uint32 // the tail register
+	cutter  framework.Cutter
 
-	longest     uint32 // bytes in one descriptor
-	burst       uint32 // the same of a TSO packet, in multiples of the MSS; 0: no limit
-	sentinel    bool   // TSO packets need one
+	burst       uint32 // bytes in one descriptor of a TSO packet, in multiples of the MSS; 0: no limit
 	contextEach bool   // the device does not remember contexts
-	afterTSO    bool   // the packet before was a TSO packet
 	context     txDesc // the last checksum context
 }
 
-// Put writes descriptors. The device sees none of them before Bell.
+// Put writes descriptors, besides those for a packet's bytes one for its context.
+// The device sees none of them before Bell.
 func (q *txQueue) Put(b *framework.Batch, from int) int {
 	for i := from; i < len(b.Packets); i++ {
 		p, frags := &b.Packets[i], b.Fragments(i)
-		longest := q.longestOf(p)
-		pieces := uint32(0)
-		for _, f := range frags {
-			pieces += (f.Len + longest - 1) / longest
-		}
-		if q.ring.Space() < int(pieces)+spare {
+		cut := q.cutter.Cut(p, frags, q.longestOf(p))
+		if q.Space() < cut.Pieces()+1 {
 			return i - from
 		}
-		q.put(p, frags, longest, q.needsSentinel(p, pieces))
+		q.put(p, frags, &cut)
 	}
 	return len(b.Packets) - from
 }
@@ -89,45 +72,25 @@ func (q *txQueue) Put(b *framework.Batch, from int) int {
 // longestOf is how many bytes of p one descriptor may carry.
 func (q *txQueue) longestOf(p *framework.Packet) uint32 {
 	if p.Flags&framework.Segment == 0 || q.burst == 0 {
-		return q.longest
+		return q.cutter.Longest
 	}
-	return min(q.longest, q.burst*uint32(p.SegmentSize))
+	return min(q.cutter.Longest, q.burst*uint32(p.SegmentSize))
 }
 
-// needsSentinel: TSO packets, and a packet of one descriptor right after one.
-func (q *txQueue) needsSentinel(p *framework.Packet, pieces uint32) bool {
-	tso := p.Flags&framework.Segment != 0
-	needs := q.sentinel && (tso || q.afterTSO && pieces == 1)
-	q.afterTSO = tso
-	return needs
-}
-
-func (q *txQueue) put(p *framework.Packet, frags []framework.Fragment, longest uint32, sentinel bool) {
-	before := q.ring.Outstanding()
+func (q *txQueue) put(p *framework.Packet, frags []framework.Fragment, cut *framework.Cut) {
 	command, more := q.offload(p, frags)
 	report := p.Flags&framework.Completion != 0
-	left, last := p.Len, uint32(0)
-	for _, f := range frags {
-		addr := q.buffers.FragmentAddr(f)
-		for rest := f.Len; rest > 0; {
-			n := min(rest, longest)
-			if sentinel && n == left && n > 2*sentinelLen {
-				n -= sentinelLen
+	for cut.Next() {
+		if cut.Last {
+			command |= txEOP
+			if report {
+				command |= txReport
 			}
-			rest, left = rest-n, left-n
-			if left == 0 {
-				command |= txEOP
-				if report {
-					command |= txReport
-				}
-			}
-			last = q.ring.Tail()
-			*q.ring.Next() = txDesc{addr, command | n, more}
-			q.ring.Add()
-			addr += uint64(n)
 		}
+		q.Add(txDesc{q.buffers.FragmentAddr(cut.Piece), command | cut.Piece.Len, more})
 	}
-	q.flight.Add(last, q.ring.Outstanding()-before, report)
+	q.cutter.Sent(p)
+	q.End(report)
 }
 
 // offload writes the packet's context, if it needs one, and returns what all of
@@ -171,8 +134,7 @@ func (q *txQueue) checksumContext(p *framework.Packet) {
 		return
 	}
 	q.context = d
-	*q.ring.Next() = d
-	q.ring.Add()
+	q.Add(d)
 }
 
 // segmentContext writes the context of a TSO packet and returns the options of
@@ -186,36 +148,10 @@ func (q *txQueue) segmentContext(p *framework.Packet, headers []byte) (options u
 		command |= txIPv4
 		options = txSumIP
 	}
-	*q.ring.Next() = txDesc{
+	q.Add(txDesc{
 		addr:    checksums(p, uint32(network)),
 		command: command | (p.Len - header),
 		more:    header<<txHeadShift | uint32(p.SegmentSize)<<txMSSShift,
-	}
-	q.ring.Add()
+	})
 	return options
-}
-
-// Bell moves the tail.
-func (q *txQueue) Bell() { q.bar.Write32(q.tail, q.ring.Tail()) }
-
-// Completed looks at the last descriptors of the packets that were to be
-// reported, oldest first.
-func (q *txQueue) Completed(max int) int {
-	for q.flight.Ready() < max {
-		last, ok := q.flight.Oldest()
-		if !ok || !q.ring.IsDone(last) {
-			break
-		}
-		q.ring.Release(q.flight.Retire())
-	}
-	return q.flight.Completed(max)
-}
-
-// Pending tells whether there is something for Completed.
-func (q *txQueue) Pending() bool {
-	if q.flight.Ready() > 0 {
-		return true
-	}
-	last, ok := q.flight.Oldest()
-	return ok && q.ring.IsDone(last)
 }

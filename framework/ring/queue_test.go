@@ -98,6 +98,9 @@ func TestReceiveQueue(t *testing.T) {
 	if n := q.Post(bufs); n != queueSize-1 {
 		t.Fatalf("%d buffers posted", n)
 	}
+	if n := q.Outstanding(); n != queueSize-1 {
+		t.Errorf("%d buffers outstanding", n)
+	}
 	q.Bell()
 	q.Bell()
 	if !slices.Equal(b.writes, []uint32{queueSize - 1}) {

@@ -55,6 +55,9 @@ func (q *Receive[D]) Post(bufs []framework.Buffer) int {
 	return n
 }
 
+// Outstanding is how many buffers the device has.
+func (q *Receive[D]) Outstanding() int { return q.ring.Outstanding() }
+
 // Bell implements framework.RxQueue. It writes the register only if there is
 // anything new.
 func (q *Receive[D]) Bell() {
