@@ -31,11 +31,3 @@ func (s *Slots[H]) Take(i uint32) (h H, ok bool) {
 	s.slots[i] = s.none
 	return h, h != s.none
 }
-
-// At is what slot i holds, none if i is no slot.
-func (s *Slots[H]) At(i uint32) H {
-	if i >= uint32(len(s.slots)) {
-		return s.none
-	}
-	return s.slots[i]
-}
