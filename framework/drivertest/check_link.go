@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"time"
+
 	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/drivertest/rig"
@@ -13,7 +15,7 @@ var linkChecks = []*check{
 		doc: "With each kind of interrupt, a change of the link fires the admin vector, and Admin and Link tell it."},
 	{name: "link.down-at-start", needs: []Ability{LinkControl}, run: linkDownAtStart,
 		doc: "A device that starts without a link works when the link comes."},
-	{name: "link.many-flaps", needs: []Ability{LinkControl}, run: linkManyFlaps,
+	{name: "link.many-flaps", needs: []Ability{LinkControl}, run: linkManyFlaps, deadline: 3 * time.Minute,
 		doc: "Many changes of the link leave a device that works, both ways."},
 	{name: "link.engine", needs: []Ability{LinkControl}, run: linkEngine,
 		doc: "The engine reports the link's changes, drops what is sent meanwhile and goes on afterwards."},
