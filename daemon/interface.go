@@ -394,10 +394,12 @@ func (i *netInterface) start(ctx context.Context) error {
 // close undoes open. The interface's state is stopped. What a stuck engine stands
 // on, which is what was made before it, stays.
 func (i *netInterface) close() {
-	for n := len(i.undo) - 1; n >= 0 && !i.stuck; n-- {
-		i.undo[n]()
+	for len(i.undo) > 0 && !i.stuck {
+		last := len(i.undo) - 1
+		undo := i.undo[last]
+		i.undo = i.undo[:last]
+		undo()
 	}
-	i.undo = nil
 }
 
 // resolve works out quirks, features and the plan from what is known of the
