@@ -302,6 +302,32 @@ func TestTransmitWithoutInterrupt(t *testing.T) {
 	}
 }
 
+// TestHeadersFromDataRing: of a TSO packet whose payload lies elsewhere the device
+// has the headers from the data ring, round the ring and on every revision.
+func TestHeadersFromDataRing(t *testing.T) {
+	const mss, segments = 1000, 4
+	for revision := 1; revision <= 4; revision++ {
+		n, _ := start(t, model.Options{Revision: revision}, rig.NetOptions{})
+		for i := range 100 {
+			f := rig.Frame{To: rig.Peer, From: rig.MAC, Seq: uint32(i), Payload: segments * mss, NoLength: true}
+			whole, header := f.Build(), f.HeaderLen()
+			meta := f.TSO(mss)
+			meta.Flags |= framework.Completion
+			if !n.PutPieces(0, meta, whole[:header], whole[header:][:2000], whole[header+2000:]) {
+				t.Fatal("full")
+			}
+			n.Queues.Tx[0].Bell()
+			for s := range segments {
+				got := n.Arrives().Bytes
+				if want := whole[header+s*mss:][:mss]; !bytes.Equal(got[header:], want) || !bytes.Equal(got[:12], whole[:12]) {
+					t.Fatalf("revision %d, packet %d, segment %d: %x", revision, i, s, got)
+				}
+			}
+			n.Until("completion", func() bool { n.Reap(0); return n.InFlight(0) < 8 })
+		}
+	}
+}
+
 // TestInterruptChoice: the device may want a lesser kind.
 func TestInterruptChoice(t *testing.T) {
 	for kind, want := range map[uint32]bus.InterruptKind{0: bus.MSIX, 1: bus.INTx, 2: bus.MSI, 3: bus.MSIX} {

@@ -2,7 +2,6 @@ package vmxnet3
 
 import (
 	"fmt"
-	"sync/atomic"
 
 	"nicd/bus"
 	"nicd/framework"
@@ -138,17 +137,15 @@ func (r *rxRing) take(i uint32) (b framework.Buffer, ok bool) {
 // rxQueue is a receive queue: ring 1 for the starts of packets, ring 2 for what
 // does not fit the first buffer, and one completion ring.
 type rxQueue struct {
+	run           *run
 	index, queues uint32
 	rings         [2]rxRing
 	comp          *ring.Completion[rxComp]
 	bells         bus.Region
 	desc          *queueDesc
-	alwaysBell    bool           // ring whether the device asks or not
-	announced     bool           // the one bell after activation has rung
-	features      *atomic.Uint32 // framework.Features in force
-	buffers       *framework.Buffers
-	merges        *atomic.Bool // the device was told to merge since Start
-	longest       uint32       // longest frame that can't have been merged
+	alwaysBell    bool   // ring whether the device asks or not
+	announced     bool   // the one bell after activation has rung
+	longest       uint32 // longest frame that can't have been merged
 	broken        bool
 	packet        framework.Assembly
 	first         rxComp // of packet
@@ -161,14 +158,12 @@ func (d *device) newRxQueue(r *run, index int) (q *rxQueue, err error) {
 		return nil, fmt.Errorf("%w: buffers of %d bytes, at least %d", framework.ErrUnsupported, cfg.Buffers.Size, minHeadBuffer)
 	}
 	q = &rxQueue{
+		run:         r,
 		index:       uint32(index),
 		queues:      uint32(cfg.RxQueues),
 		bells:       d.regs.pt,
 		desc:        desc,
 		alwaysBell:  framework.RxBellQuirk.Get(d.quirks) == framework.RxBellAlways,
-		features:    &r.features,
-		buffers:     cfg.Buffers,
-		merges:      &r.merges,
 		longest:     uint32(cfg.MTU) + longestHeaders,
 		firstSpeaks: framework.MetadataOnQuirk.Get(d.quirks) == framework.FirstCompletion,
 	}

@@ -127,11 +127,8 @@ func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 	return framework.Live, nil
 }
 
-// Apply makes the device read again what has changed.
+// Apply makes the device read again what has changed. Plan has checked it.
 func (d *device) Apply(next framework.Settings) error {
-	if err := check(&next); err != nil {
-		return err
-	}
 	r := d.run
 	was := r.cfg.Settings
 	r.cfg.Settings = next

@@ -1,8 +1,6 @@
 package vmxnet3
 
 import (
-	"sync/atomic"
-
 	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/ring"
@@ -55,28 +53,26 @@ const dataDescSize = 128
 // txQueue is a transmit queue: a ring and its completion ring, and beside each
 // descriptor an entry of the data ring.
 type txQueue struct {
+	run     *run
 	index   uint32
 	ring    *ring.Command[txDesc]
 	comp    *ring.Completion[txComp]
 	data    framework.Block
 	flight  *ring.Flight
-	buffers *framework.Buffers
 	bells   bus.Region
 	desc    *queueDesc
-	waiting uint32         // packets put and not announced, after segmentation
-	told    uint32         // producer index at the last Bell
-	broken  *atomic.Uint64 // a bit for each queue
+	waiting uint32 // packets put and not announced, after segmentation
+	told    uint32 // producer index at the last Bell
 }
 
 func (d *device) newTxQueue(r *run, index int) (q *txQueue, err error) {
 	n, desc := r.cfg.TxDescriptors, &r.txDescs()[index]
 	q = &txQueue{
-		index:   uint32(index),
-		flight:  ring.NewFlight(n),
-		buffers: r.cfg.Buffers,
-		bells:   d.regs.pt,
-		desc:    desc,
-		broken:  &r.broken,
+		run:    r,
+		index:  uint32(index),
+		flight: ring.NewFlight(n),
+		bells:  d.regs.pt,
+		desc:   desc,
 	}
 	if q.ring, err = ring.AllocCommand[txDesc](d.dma, n, ringAlign, txOwner); err != nil {
 		return nil, err
@@ -138,10 +134,10 @@ func (q *txQueue) put(p *framework.Packet, frags []framework.Fragment) {
 // packet, or the headers of one whose payload is elsewhere.
 func (q *txQueue) addr(f framework.Fragment, i uint32, first bool) uint64 {
 	if !first || f.Len > dataDescSize {
-		return q.buffers.FragmentAddr(f)
+		return q.run.cfg.Buffers.FragmentAddr(f)
 	}
 	at := i * dataDescSize
-	copy(q.data.Bytes[at:at+dataDescSize], q.buffers.Bytes(f))
+	copy(q.data.Bytes[at:at+dataDescSize], q.run.cfg.Buffers.Bytes(f))
 	return q.data.Addr + uint64(at)
 }
 
@@ -155,7 +151,7 @@ func (q *txQueue) offload(p *framework.Packet, frags []framework.Fragment) (deta
 	switch {
 	case p.Flags&framework.Segment != 0:
 		header, mss := uint32(p.HeaderLen), uint32(p.SegmentSize)
-		framework.ClearForSegment(q.buffers.Bytes(frags[0]), false)
+		framework.ClearForSegment(q.run.cfg.Buffers.Bytes(frags[0]), false)
 		detail = mss << txDetailShift
 		flags |= txSegment | header // TCP's included
 		frames = (p.Len - header + mss - 1) / mss
@@ -193,7 +189,7 @@ func (q *txQueue) Completed(max int) int {
 		}
 		through := q.ring.Through(c.where & tcIndex)
 		if through == 0 {
-			q.broken.Or(1 << q.index) // Admin tells
+			q.run.broken.Or(1 << q.index) // Admin tells
 			continue
 		}
 		q.ring.Release(q.flight.RetireThrough(through))

@@ -17,7 +17,7 @@ func (q *rxQueue) finish(last *rxComp) {
 		q.packet.Fail(errorReason(c))
 		return
 	}
-	if framework.Features(q.features.Load()).Has(framework.RxChecksum) {
+	if framework.Features(q.run.features.Load()).Has(framework.RxChecksum) {
 		p.Flags |= verdict(c)
 	}
 	if c.data&rcTagged != 0 {
@@ -81,8 +81,8 @@ func verdict(c *rxComp) (f framework.PacketFlags) {
 // longer than any frame can be, and nothing else.
 func (q *rxQueue) coalesced() {
 	if c := &q.first; c.merged() {
-		q.packet.Coalesce(q.buffers, c.hash&rcSegments, c.flags&rcLow, q.longest)
-	} else if q.merges.Load() {
-		q.packet.Coalesce(q.buffers, 0, 0, q.longest)
+		q.packet.Coalesce(q.run.cfg.Buffers, c.hash&rcSegments, c.flags&rcLow, q.longest)
+	} else if q.run.merges.Load() {
+		q.packet.Coalesce(q.run.cfg.Buffers, 0, 0, q.longest)
 	}
 }

@@ -81,6 +81,16 @@ func TestActivationRefusesNonsense(t *testing.T) {
 			d.put32(d.txDesc(0)+60, 64)
 			d.put16(d.txDesc(0)+74, 100)
 		},
+		"tx data alignment": func(d *tdriver) {
+			d.put64(d.txDesc(0)+24, d.tx[0].ring+64)
+			d.put32(d.txDesc(0)+60, 64)
+			d.put16(d.txDesc(0)+74, 128)
+		},
+		"tx data entries": func(d *tdriver) {
+			d.put64(d.txDesc(0)+24, d.tx[0].ring)
+			d.put32(d.txDesc(0)+60, 32)
+			d.put16(d.txDesc(0)+74, 128)
+		},
 		"rx data size": func(d *tdriver) { d.put16(d.rxDesc(0)+74, 4096) },
 		"rss": func(d *tdriver) {
 			d.put64(d.shared+24, bitRSS)
