@@ -5,11 +5,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,13 +21,46 @@ import (
 // build makes a static binary for the guest.
 func build(t *testing.T, dir, pkg string) string {
 	t.Helper()
-	to := filepath.Join(dir, filepath.Base(pkg))
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", to, pkg)
+	return compile(t, filepath.Join(dir, filepath.Base(pkg)), "build", pkg)
+}
+
+// buildTest makes a package's test binary for the guest.
+func buildTest(t *testing.T, dir, pkg string) string {
+	t.Helper()
+	return compile(t, filepath.Join(dir, filepath.Base(pkg)+".test"), "test", "-c", pkg)
+}
+
+func compile(t *testing.T, to, command string, args ...string) string {
+	t.Helper()
+	noteSources(t)
+	cmd := exec.Command("go", append([]string{command, "-trimpath", "-ldflags", "-s -w", "-o", to}, args...)...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+		t.Fatalf("go %s %v: %v\n%s", command, args, err, out)
 	}
 	return to
+}
+
+// noteSources looks at each of the module's source files, so that go test does
+// not take an earlier result for this one's: it knows what a test has looked at,
+// and not what the compiler has that a test runs.
+func noteSources(t *testing.T) {
+	t.Helper()
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && strings.HasPrefix(d.Name(), ".") && d.Name() != ".." {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".hcl") || d.Name() == "go.mod" {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
 }
 
 // archive makes the initramfs: init, nicd, modules, the plan and other files.
@@ -41,6 +77,9 @@ func archive(t *testing.T, dir string, modules []string, plan Plan, files map[st
 	a.device("/dev/console", 5, 1)
 	a.copy("/init", build(t, dir, "nicd/guest/init"), 0o755)
 	a.copy(NICD, build(t, dir, "nicd/cmd/nicd"), 0o755)
+	if slices.ContainsFunc(plan.Steps, func(s Step) bool { return s.Do == Hardware }) {
+		a.copy(VFIOTest, buildTest(t, dir, "nicd/bus/vfio"), 0o755)
+	}
 	for _, m := range modules {
 		at := "/modules/" + filepath.Base(m)
 		a.copy(at, m, 0o644)

@@ -17,7 +17,8 @@ type Plan struct {
 const (
 	PlanFile  = "/plan.json"
 	NICD      = "/nicd"
-	EventsTTY = "ttyS1" // an Event a line, in JSON
+	VFIOTest  = "/vfio.test" // bus/vfio's test binary
+	EventsTTY = "ttyS1"      // an Event a line, in JSON
 )
 
 // Step is one thing to do.
@@ -25,6 +26,8 @@ type Step struct {
 	Do Action
 	// Args are nicd's, of Run and Start.
 	Args []string
+	// Devices are PCI addresses, of Hardware.
+	Devices []string
 	// Fails is what Run has to fail with, "" if it has to end well.
 	Fails string
 	// Device is the PCI address of the NIC whose kernel interface is meant, or
@@ -44,6 +47,8 @@ const (
 	// Run runs nicd to its end, which has to be a good one or fail as said; the
 	// event has what it printed. It may ask the nicd that was started.
 	Run Action = "run"
+	// Hardware runs bus/vfio's tests on the NICs of Devices.
+	Hardware Action = "hardware"
 	// Start starts nicd, and Stop ends it with an interrupt and reports like Run.
 	Start Action = "start"
 	Stop  Action = "stop"

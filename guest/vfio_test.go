@@ -115,6 +115,7 @@ const fetchBytes = 8 << 20
 func vfioPlan(port string) Plan {
 	return Plan{Steps: []Step{
 		{Do: Run, Args: []string{"devices", "--json"}},
+		{Do: Hardware, Devices: []string{nicdVMXNET3, nicdE1000E}},
 		{Do: Run, Args: []string{"bind", nicdVMXNET3}},
 		{Do: Run, Args: []string{"bind", nicdE1000E}},
 		{Do: Run, Args: []string{"bind", outsideVMXNET3}},
@@ -208,6 +209,10 @@ func check(t *testing.T, outside *outside, plan Plan, e Event) {
 	t.Helper()
 	switch {
 	case e.Error != "" || e.Step >= len(plan.Steps):
+	case e.Do == Hardware:
+		if n := strings.Count(e.Output, "--- PASS: TestHardware/"); n != len(plan.Steps[e.Step].Devices) {
+			t.Errorf("step %d: %d NICs passed: %s", e.Step, n, e.Output)
+		}
 	case e.Do == Fetch:
 		if e.Received != outside.sum || e.Sent != outside.lastPut() {
 			t.Errorf("step %d: received %s of %s, and %s of %s arrived outside", e.Step, e.Received, outside.sum, outside.lastPut(), e.Sent)

@@ -16,9 +16,9 @@
 //
 // What can be tested without a device is: the layouts and numbers of the
 // kernel's interface, sysfs on a made-up tree, region descriptions. TestHardware
-// takes real NICs; in a virtual machine (Linux 6.1, QEMU 7.2 with intel-iommu)
-// vmxnet3, e1000 and e1000e pass it by the group flow: registers, MSI-X, INTx,
-// DMA, reset, and opening 20 times over.
+// takes real NICs; the guest's test runs it on vmxnet3 and e1000e behind QEMU's
+// intel-iommu (Debian 12's Linux 6.1, QEMU 7.2): registers, MSI-X, INTx, DMA, reset,
+// and opening 20 times over.
 //
 // No kernel of Debian's has iommufd or the mode without an IOMMU: CONFIG_IOMMUFD
 // and CONFIG_VFIO_NOIOMMU are not set in 6.1 (Debian 12), in 6.12.117 (Debian 13)

@@ -37,6 +37,8 @@ func (w *world) do(s guest.Step, e *guest.Event) (err error) {
 	switch s.Do {
 	case guest.Run:
 		return run(s, e)
+	case guest.Hardware:
+		return testHardware(s, e)
 	case guest.Start:
 		w.nicd, w.stdout = command(s.Args), &bytes.Buffer{}
 		w.nicd.Stdout = w.stdout
@@ -90,6 +92,15 @@ func run(s guest.Step, e *guest.Event) error {
 		return fmt.Errorf("nicd %v: %v, not %q: %s", s.Args, err, s.Fails, said.String())
 	}
 	return nil
+}
+
+// testHardware reports what failed, as the test says it.
+func testHardware(s guest.Step, e *guest.Event) error {
+	c := exec.Command(guest.VFIOTest, "-test.run=TestHardware", "-test.v")
+	c.Env = []string{"TMPDIR=/tmp", "NICD_VFIO_TEST_NICS=" + strings.Join(s.Devices, ",")}
+	output, err := c.CombinedOutput()
+	e.Output = string(output)
+	return err
 }
 
 // interfaceOf is the kernel interface that a step means, for which it waits: a
