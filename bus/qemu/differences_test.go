@@ -68,7 +68,7 @@ var differences = []difference{
 	{"vmxnet3: received checksums", "vmxnet3", vmxChecksum, "verified", "nothing known", nil, nil},
 	{"vmxnet3: RSS", "vmxnet3", vmxSpread, "2 queues", "1 queue", nil, nil},
 	{"vmxnet3: frames without a buffer", "vmxnet3", vmxDry, "pause the peer", "dropped", nil, nil},
-	{"vmxnet3: IMR set while INTx is asserted", "vmxnet3", vmxForgets, "kept", "forgotten", nil, nil},
+	{"vmxnet3: IMR set while INTx is asserted", "vmxnet3", vmxForgets, "kept", "forgotten", nil, func(o *vmxnet3model.Options) { o.Variations.MaskForgets = true }},
 	{"vmxnet3: TSO", "vmxnet3", tsoCut, "segments", "IP fragments", nil, nil},
 }
 
@@ -583,6 +583,8 @@ func vmxForgets(t *testing.T, b *bench) string {
 		t.Fatal(err)
 	}
 	n.Device.Mask(0)
+	// PCI's status register shows the line, which a mask takes back or does not.
+	until(100*time.Millisecond, func() bool { s, _ := b.Bus.ReadConfig(6, 2); return s&8 == 0 })
 	n.Device.Unmask(0)
 	if n.Device.Interrupt(0).None() {
 		return "forgotten"

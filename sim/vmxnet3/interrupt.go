@@ -91,6 +91,10 @@ func (q *interrupts) poll(a *sim.Access) bool {
 func (q *interrupts) fire(a *sim.Access, v int) {
 	host := q.m.host
 	imr := host.Doorbell(bellIMR + v)
+	if imr&1 != 0 && q.line && q.m.opt.Variations.MaskForgets {
+		q.sent(v)
+		q.setLine(q.pending != 0)
+	}
 	if imr&1 != 0 || q.disabled(a) || !q.due(v) {
 		return
 	}

@@ -100,6 +100,37 @@ func TestMSI(t *testing.T) {
 	}
 }
 
+// TestMaskForgets: what is masked before anyone asked is pending still, unless the
+// device is one that forgets.
+func TestMaskForgets(t *testing.T) {
+	for _, forgets := range []bool{false, true} {
+		w, peer := newTestWire(t)
+		d := newDriver(t, w, setup{kind: bus.INTx, opt: Options{Variations: Variations{MaskForgets: forgets}}})
+		d.vd.Read32(regICR)
+		must(t, d.dev.UnmaskInterrupt(0))
+		d.fired(0)
+		inject(t, peer, tcpFrame(1).frame())
+		if d.fired(0) != 1 {
+			t.Fatal("no interrupt")
+		}
+		for _, mask := range []uint32{1, 0} {
+			for v := range uint32(3) {
+				d.pt.Write32(regIMR+8*v, mask)
+			}
+			d.step()
+		}
+		if icr := d.vd.Read32(regICR); (icr == 0) != forgets {
+			t.Errorf("ICR %d, forgets %v", icr, forgets)
+		}
+		must(t, d.dev.UnmaskInterrupt(0))
+		d.fired(0)
+		inject(t, peer, tcpFrame(1).frame())
+		if d.fired(0) != 1 || d.vd.Read32(regICR) != 1 {
+			t.Error("the next interrupt is lost too")
+		}
+	}
+}
+
 func TestINTx(t *testing.T) {
 	w, peer := newTestWire(t)
 	d := newDriver(t, w, setup{kind: bus.INTx, autoMask: true})

@@ -65,6 +65,9 @@ type Variations struct {
 	// ActivateTwice: ACTIVATE of an active device succeeds and does nothing
 	// (V14, QEMU); otherwise it fails.
 	ActivateTwice bool
+	// MaskForgets: with INTx, an IMR that is set while the line is asserted takes
+	// the line and the interrupt back (QEMU).
+	MaskForgets bool
 	// AcceptOversize: frames longer than the MTU are received (V15, QEMU).
 	AcceptOversize bool
 	// ZeroRxSGIsOne: maxNumRxSG of 0 means one descriptor a packet (V16, QEMU);
