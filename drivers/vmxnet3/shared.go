@@ -31,7 +31,7 @@ type driverShared struct {
 	features                          uint64
 	driverData                        uint64 // unused: all ones
 	queues                            uint64
-	driverDataLen, queuesLen          uint32
+	_, queuesLen                      uint32
 	mtu                               uint32
 	maxRxSG                           uint16 // most receive descriptors of a packet
 	txQueues, rxQueues                uint8
