@@ -36,23 +36,6 @@ type Control interface {
 	Events() <-chan Event
 }
 
-// Plan is how an interface is to run: what nicd decided from config, quirks, the
-// port's needs and the driver's Info.
-type Plan struct {
-	framework.Settings
-	RxQueues, TxQueues           int
-	RxDescriptors, TxDescriptors int
-	Interrupts                   framework.VectorPlan
-	Filters                      framework.Filters
-	LRO                          framework.LROOwner // per effective features and quirks
-	RxBudget                     int                // packets a poll; 0 is the default
-	SpinMicros                   int                // how long an idle task looks before it sleeps
-	CPUs                         []int              // per queue; nil leaves placement to the scheduler
-	// Restart has Change stop and start the device even if nothing in the plan
-	// asks for that: a quirk has another value that drivers read at Start.
-	Restart bool
-}
-
 // Event is something that an engine reports by itself.
 type Event struct {
 	Kind   EventKind

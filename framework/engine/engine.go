@@ -18,6 +18,15 @@
 // handles link changes, resets and the watchdog. The control methods (package
 // plugin calls them over gRPC, nicd directly) and the admin task take turns.
 // Stopping cancels and joins; nothing is synchronised by sleeping.
+//
+// # Where to begin
+//
+// [Control] and [Plan] are what is asked of an engine, [Upper] is who it works for.
+// A packet's way up is rxQueue.round, its way down txQueue.round; task.work calls
+// both and decides when to sleep, vector.fire wakes it. An engine starts in
+// Engine.run and stops in Engine.halt, changes in Engine.applyLive, and recovers in
+// Engine.recover. What can be counted is in counters.go, and that it adds up in
+// account.go.
 package engine
 
 import (

@@ -45,8 +45,7 @@ type page struct {
 	rx, tx []block
 }
 
-// block is a queue's counters. now is the owner's copy; published is what stands
-// in the page.
+// block is where a queue's counters stand in the page.
 type block struct {
 	words []atomic.Uint64 // sequence word, then the counters
 }
@@ -95,6 +94,9 @@ func openBlock(w []atomic.Uint64) block {
 }
 
 func (p *page) add(c DeviceCounter, n uint64) { p.device[c].Add(n) }
+
+// counter is a counter that others than the block's owner add to.
+func (b block) counter(i int) *atomic.Uint64 { return &b.words[1+i] }
 
 // load reads all of a block's counters.
 func (b block) load(dst []uint64) {
@@ -180,49 +182,4 @@ func readBlock(dst []uint64, w []atomic.Uint64) bool {
 		}
 	}
 	return false
-}
-
-// Check adds up: on every receive queue, what was received is what went up and
-// what was dropped; on every transmit queue, what was taken is what was sent,
-// what is on its way and what was dropped. It returns what does not, nil if all
-// does. A torn snapshot is not judged.
-func Check(s Snapshot) error {
-	if s.Torn {
-		return nil
-	}
-	var errs []error
-	for q := range s.Rx {
-		errs = append(errs, checkRx(q, &s.Rx[q]))
-	}
-	for q := range s.Tx {
-		errs = append(errs, checkTx(q, &s.Tx[q]))
-	}
-	return errors.Join(errs...)
-}
-
-func checkRx(q int, c *[numRxCounters]uint64) error {
-	dropped := uint64(0)
-	for i := RxDropCRC; i <= RxDropPortFull; i++ {
-		dropped += c[i]
-	}
-	if c[RxPackets] != c[RxAccepted]+dropped {
-		return fmt.Errorf("receive queue %d: %d packets, but %d accepted and %d dropped", q, c[RxPackets], c[RxAccepted], dropped)
-	}
-	merged := c[RxSoftwareSegments] - c[RxSoftwareCoalesced]
-	if c[RxAccepted] != c[RxDelivered]+merged {
-		return fmt.Errorf("receive queue %d: %d accepted, but %d delivered and %d merged into them", q, c[RxAccepted], c[RxDelivered], merged)
-	}
-	return nil
-}
-
-func checkTx(q int, c *[numTxCounters]uint64) error {
-	dropped := uint64(0)
-	for i := TxDropMalformed; i <= TxDropNoBuffer; i++ {
-		dropped += c[i]
-	}
-	if c[TxTaken] != c[TxCompleted]+c[TxInFlight]+dropped {
-		return fmt.Errorf("transmit queue %d: %d taken, but %d completed, %d in flight and %d dropped",
-			q, c[TxTaken], c[TxCompleted], c[TxInFlight], dropped)
-	}
-	return nil
 }

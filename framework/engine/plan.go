@@ -3,11 +3,35 @@ package engine
 import (
 	"fmt"
 	"runtime"
-	"slices"
 
 	"nicd/bus"
 	"nicd/framework"
 )
+
+// Plan is how an interface is to run: what nicd decided from config, quirks, the
+// port's needs and the driver's Info.
+type Plan struct {
+	framework.Settings
+	RxQueues, TxQueues           int
+	RxDescriptors, TxDescriptors int
+	Interrupts                   framework.VectorPlan
+	Filters                      framework.Filters
+	LRO                          framework.LROOwner // per effective features and quirks
+	RxBudget                     int                // packets a poll; 0 is the default
+	SpinMicros                   int                // how long an idle task looks before it sleeps
+	CPUs                         []int              // per queue; nil leaves placement to the scheduler
+	// Restart has Change stop and start the device even if nothing in the plan
+	// asks for that: a quirk has another value that drivers read at Start.
+	Restart bool
+}
+
+// budget is a plan's receive budget.
+func (p *Plan) budget() int {
+	if p.RxBudget == 0 {
+		return DefaultRxBudget
+	}
+	return p.RxBudget
+}
 
 // checkPlan says what in a plan the device, the buffers or this machine cannot
 // do.
@@ -85,24 +109,4 @@ func checkPolling(p *Plan) error {
 		return fmt.Errorf("%w: %d processors for %d queues", ErrPlan, len(p.CPUs), pollers)
 	}
 	return nil
-}
-
-// sameLayout tells whether two plans differ in nothing that takes a restart
-// whatever the driver says.
-func sameLayout(a, b *Plan) bool {
-	if a.RxQueues != b.RxQueues || a.TxQueues != b.TxQueues ||
-		a.RxDescriptors != b.RxDescriptors || a.TxDescriptors != b.TxDescriptors {
-		return false
-	}
-	v, w := &a.Interrupts, &b.Interrupts
-	return v.Kind == w.Kind && v.Vectors == w.Vectors && v.AdminVector == w.AdminVector && v.Moderation == w.Moderation &&
-		slices.Equal(v.RxVector, w.RxVector) && slices.Equal(v.TxVector, w.TxVector)
-}
-
-// budget is a plan's receive budget.
-func (p *Plan) budget() int {
-	if p.RxBudget == 0 {
-		return DefaultRxBudget
-	}
-	return p.RxBudget
 }

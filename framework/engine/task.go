@@ -10,8 +10,9 @@ import (
 type taskState = uint32
 
 // A task is idle until someone schedules it; then it runs rounds until one finds
-// nothing to do. Who schedules it meanwhile makes it look once more. A halted
-// task is kept running: its vectors stay masked, and nobody waits for it.
+// nothing to do. Who schedules it meanwhile makes it look once more. A halted task
+// counts as running although its goroutine has ended: its vectors stay masked, and
+// who schedules it leaves a note for the next start.
 const (
 	idle taskState = iota
 	scheduled

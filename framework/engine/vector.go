@@ -2,8 +2,9 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
-	"sync/atomic"
 
 	"nicd/bus"
 	"nicd/framework"
@@ -102,5 +103,62 @@ func (e *Engine) scheduleQueues(named uint64, tasks []*task, blocks []block, cou
 	}
 }
 
-// counter is a counter that others than the block's owner add to.
-func (b block) counter(i int) *atomic.Uint64 { return &b.words[1+i] }
+// openVectors makes the vectors' events and has the bus signal them.
+func (e *Engine) openVectors(p *Plan) error {
+	n := p.Interrupts.Vectors
+	if n == 0 {
+		return nil
+	}
+	for i := range n {
+		ev, err := bus.NewEvent()
+		if err != nil {
+			e.closeVectors()
+			return err
+		}
+		e.events = append(e.events, ev)
+		e.vectors = append(e.vectors, &vector{
+			index: i, event: ev, device: e.dev, source: e.opts.Interrupts,
+			kind: p.Interrupts.Kind, engine: e,
+			masked: true, // as Start leaves it
+		})
+	}
+	if err := e.opts.Interrupts.SetInterrupts(p.Interrupts.Kind, e.events); err != nil {
+		e.closeVectors()
+		return fmt.Errorf("%s: %d %s vectors: %w", e.opts.Name, n, p.Interrupts.Kind, err)
+	}
+	return nil
+}
+
+// startVectors begins to wait for interrupts. A vector without tasks is unmasked
+// here, the others when their tasks are idle.
+func (e *Engine) startVectors() {
+	ctx, cancel := context.WithCancel(context.Background())
+	e.stopWait = cancel
+	for _, v := range e.vectors {
+		e.waiters.Go(func() { v.wait(ctx) })
+		v.release()
+	}
+}
+
+// stopVectors ends waiting.
+func (e *Engine) stopVectors() {
+	if e.stopWait != nil {
+		e.stopWait()
+		e.stopWait = nil
+	}
+	e.waiters.Wait()
+}
+
+// closeVectors turns interrupts off at the bus.
+func (e *Engine) closeVectors() {
+	if len(e.events) == 0 {
+		return
+	}
+	if err := e.opts.Interrupts.SetInterrupts(e.vectors[0].kind, nil); err != nil && !errors.Is(err, bus.ErrGone) {
+		e.opts.Log.Warn().Err(err).Msg("interrupts off")
+	}
+	for _, ev := range e.events {
+		_ = ev.Close()
+	}
+	e.events, e.vectors = nil, nil
+}
