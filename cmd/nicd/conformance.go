@@ -15,6 +15,7 @@ import (
 	"nicd/framework/drivertest"
 	"nicd/framework/drivertest/qemubench"
 	"nicd/framework/drivertest/simbench"
+	"nicd/framework/drivertest/vfiobench"
 )
 
 // conformanceFlags are the command's own.
@@ -37,11 +38,15 @@ device or its model can't do is not applicable, with the reason. Afterwards the
 linter compares the quirks that the driver declares with what the device was seen
 to do.
 
+With --bus vfio:0000:03:00.0 the device is a real one (see nicd bind), which nothing
+else uses meanwhile. Its wire is not the kit's, so that what takes a far end is not
+applicable.
+
 The exit status is 0 only if no check failed on any device.`,
 		Args: args(0, 1, "a driver"),
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd.Context(), args) },
 	}
-	cmd.Flags().StringVar(&f.bus, "bus", "sim", "where the devices are: sim, the models in this binary, or qemu, QEMU's own")
+	cmd.Flags().StringVar(&f.bus, "bus", "sim", "where the devices are: sim, the models in this binary; qemu, QEMU's own; or vfio:ADDRESS, a PCI function that is bound to vfio-pci")
 	cmd.Flags().StringSliceVar(&f.models, "model", nil, "only these models; all that the driver drives if not given")
 	cmd.Flags().StringSliceVar(&f.checks, "check", nil, "only checks whose name begins with one of these")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the checks and run none")
@@ -99,32 +104,51 @@ var conformanceBuses = map[string]struct {
 
 // benches are those that the flags ask for.
 func (f *conformanceFlags) benches(name string) ([]drivertest.Bench, error) {
-	bus, ok := conformanceBuses[f.bus]
-	if !ok {
-		return nil, &usageError{fmt.Errorf("--bus %s: it takes sim or qemu", f.bus)}
-	}
 	d, err := bundledDriver(name)
 	if err != nil {
 		return nil, err
 	}
+	if !slices.ContainsFunc(drivertest.Describe(), func(r drivertest.Result) bool { return f.selects(r.Name) }) {
+		return nil, &usageError{fmt.Errorf("no check begins with %s (nicd conformance --list lists them)", strings.Join(f.checks, " or "))}
+	}
+	benches, err := f.openBenches(d)
+	if err != nil {
+		return nil, err
+	}
+	for i := range benches {
+		b := &benches[i]
+		b.Quick, b.Select = f.quick, f.selects
+		b.Progress = func(r drivertest.Result) {
+			if r.Status == drivertest.Failed {
+				fmt.Fprintf(os.Stderr, "%s: %s failed: %s\n", b.Name, r.Name, strings.Join(r.Problems, "; "))
+			}
+		}
+	}
+	return benches, nil
+}
+
+// openBenches are a driver's benches on the bus.
+func (f *conformanceFlags) openBenches(d framework.Driver) ([]drivertest.Bench, error) {
+	if address, ok := strings.CutPrefix(f.bus, "vfio:"); ok {
+		if len(f.models) > 0 {
+			return nil, &usageError{fmt.Errorf("--model %s: a real device is what it is", strings.Join(f.models, ","))}
+		}
+		b, err := vfiobench.New(d, address, vfiobench.Options{})
+		return []drivertest.Bench{b}, err
+	}
+	bus, ok := conformanceBuses[f.bus]
+	if !ok {
+		return nil, &usageError{fmt.Errorf("--bus %s: it takes sim, qemu or vfio:ADDRESS", f.bus)}
+	}
 	models := f.models
 	if len(models) == 0 {
 		models = bus.models(d)
-	}
-	if !slices.ContainsFunc(drivertest.Describe(), func(r drivertest.Result) bool { return f.selects(r.Name) }) {
-		return nil, &usageError{fmt.Errorf("no check begins with %s (nicd conformance --list lists them)", strings.Join(f.checks, " or "))}
 	}
 	var benches []drivertest.Bench
 	for _, m := range models {
 		b, err := bus.open(d, m)
 		if err != nil {
 			return nil, &usageError{err}
-		}
-		b.Quick, b.Select = f.quick, f.selects
-		b.Progress = func(r drivertest.Result) {
-			if r.Status == drivertest.Failed {
-				fmt.Fprintf(os.Stderr, "%s: %s failed: %s\n", b.Name, r.Name, strings.Join(r.Problems, "; "))
-			}
 		}
 		benches = append(benches, b)
 	}

@@ -57,6 +57,9 @@ func TestConformanceMistakes(t *testing.T) {
 		{"conformance", 2, "takes a driver"},
 		{"conformance e1001", 1, `no driver "e1001"`},
 		{"conformance e1000 --bus pigeon", 2, "pigeon"},
+		{"conformance e1000 --bus vfio:eth0", 1, "an address is like 0000:03:00.0"},
+		{"conformance e1000 --bus vfio:ffff:ff:1f.7", 1, "nicd devices lists those that are there"},
+		{"conformance e1000 --bus vfio:0000:00:00.0 --model 82574L", 2, "a real device is what it is"},
 		{"conformance e1000 --model 82599", 2, "82574L"},
 		{"conformance e1000 --check nothing.", 2, "--list"},
 	} {

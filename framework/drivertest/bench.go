@@ -99,6 +99,9 @@ const (
 	LengthOnlyLRO Ability = "length-only-lro" // Setup.LengthOnlyLRO
 	VerifiesV6    Ability = "verifies-ipv6"   // the device verifies checksums over IPv6
 	TwoDevices    Ability = "two-devices"     // two stations open at a time
+	// FarEnd: Station.Peer sends and sees frames. A check that turns out to need
+	// one, or a link that does not come up without, is not applicable.
+	FarEnd Ability = "far-end"
 )
 
 // excuse is why a check is not applicable, if it is not.

@@ -41,7 +41,10 @@ type c struct {
 	mu       sync.Mutex
 	log      []string
 	problems []string
-	reason   string // not applicable
+	reason   string          // not applicable
+	deserted bool            // for want of a far end: what follows is no problem of the driver's
+	waiting  context.Context // ends when deserted
+	giveUp   context.CancelFunc
 	cleanups []func()
 }
 
@@ -56,6 +59,8 @@ func runCheck(ctx context.Context, b *Bench, k *check, l *linter) Result {
 	}
 	begin := time.Now()
 	t := &c{bench: b, check: k, lint: l}
+	t.waiting, t.giveUp = context.WithCancel(context.Background())
+	defer t.giveUp()
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -177,7 +182,7 @@ const maxProblems = 10
 func (t *c) Errorf(format string, args ...any) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.problems) < maxProblems {
+	if len(t.problems) < maxProblems && !t.deserted {
 		t.problems = append(t.problems, shorten(fmt.Sprintf(format, args...)))
 	}
 }
@@ -236,6 +241,9 @@ func (t *c) station(s Setup) *rig.Station {
 	if err != nil {
 		t.Fatalf("bench: %v", err)
 	}
+	if why, lacks := t.bench.Lacks[FarEnd]; lacks {
+		st.Peer, st.NoLink = nobody{t, why}, func() { t.desert("the link does not come up: " + why) }
+	}
 	return st
 }
 
@@ -249,6 +257,7 @@ func (t *c) net(o on) *rig.Net {
 	if o.Quirks == nil {
 		o.Quirks = t.bench.Quirks
 	}
+	o.Options.Context = t.waiting
 	st := t.station(o.Setup)
 	start := !o.Stopped && !o.Detached
 	o.Stopped = o.Stopped || start

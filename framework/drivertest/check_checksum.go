@@ -179,7 +179,7 @@ func checksumCorrupted(t *c) {
 	t.Logf("seed %d", seed)
 	n.SetFaults(sim.Faults{Seed: seed, Corrupt: 0.6})
 	frames := t.turns(600)
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range frames {
 			t.inject(n, in(i, 100))
 		}

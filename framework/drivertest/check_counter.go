@@ -158,7 +158,7 @@ func counterAddsUp(t *c) {
 	s := t.stack(stackOptions{setup: Setup{NoFlowControl: t.can(Drops)}})
 	stop := make(chan struct{})
 	queues := s.plan.TxQueues // the plan changes while packets are sent, this does not
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := 0; ; i++ {
 			select {
 			case <-stop:

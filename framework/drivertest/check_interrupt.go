@@ -105,7 +105,7 @@ func interruptTransmit(t *c, n *rig.Net) {
 func interruptRace(t *c, n *rig.Net) {
 	v := n.Config.Interrupts.Rx(0)
 	frames := t.turns(500)
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range frames {
 			t.inject(n, in(i, 60))
 		}

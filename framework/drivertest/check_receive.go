@@ -185,7 +185,7 @@ func receiveBudget(t *c) {
 	for _, budget := range []int{1, 3, 64, 256} {
 		s := t.stack(stackOptions{budget: budget})
 		const frames = 300
-		sending := inBackground(func() {
+		sending := t.inBackground(func() {
 			for i := range frames {
 				s.inject(in(i, 64))
 			}

@@ -28,7 +28,7 @@ func seqOf(frame []byte) int { return int(binary.BigEndian.Uint32(frame[38:])) }
 func starvePaused(t *c) {
 	n := t.net(on{Options: rig.Options{Config: oneQueue}})
 	const frames = 200
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range frames {
 			t.inject(n, in(i, 64))
 		}
@@ -89,7 +89,7 @@ func starveTrickle(t *c) {
 	n.WaitLink(true)
 	const frames = 150
 	n.Post(0, 2) // a device may want one to spare
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range frames {
 			t.inject(n, in(i, 64))
 		}
@@ -213,7 +213,7 @@ func (t *c) starveRing(s *stack, next *int) {
 	from := *next
 	frame := func(seq int) []byte { return in(seq, sizes[seq%len(sizes)]) }
 	s.port.keep(true)
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range 2 * stackRx {
 			s.inject(frame(from + i))
 		}

@@ -312,7 +312,7 @@ func transmitAllocates(t *c) {
 func transmitEngine(t *c) {
 	s := t.stack(stackOptions{})
 	packets := t.turns(3000)
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range packets {
 			s.send(0, framework.Packet{}, out(i, 60+i%1300))
 		}

@@ -202,7 +202,7 @@ func goneEngine(t *c) {
 // badOnes injects frames while another goroutine receives them, and returns the
 // sequence numbers of the good ones and how many bad ones there were.
 func (t *c) badOnes(n *rig.Net, frames int) (good []int, bad int) {
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range frames {
 			t.inject(n, in(i, 100))
 		}
@@ -261,7 +261,7 @@ func badEngine(t *c) {
 		p.RxQueues = 1
 		clear(p.RSS.Indirection[:])
 	}})
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range frames {
 			s.inject(in(i, 100))
 		}

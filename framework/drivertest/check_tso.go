@@ -224,7 +224,7 @@ func tsoScattered(t *c) {
 func tsoBetween(t *c) {
 	s := t.stack(stackOptions{})
 	turns := t.turns(60)
-	sending := inBackground(func() {
+	sending := t.inBackground(func() {
 		for i := range turns {
 			s.sendTSO(0, betweenFrame(i), 1400, 0)
 			s.send(0, framework.Packet{}, out(i, 40))
@@ -256,7 +256,7 @@ func tsoQueues(t *c) {
 	const packets = 40
 	var sending []<-chan struct{}
 	for q := range queues {
-		sending = append(sending, inBackground(func() {
+		sending = append(sending, t.inBackground(func() {
 			for i := range packets {
 				s.sendTSO(q, rig.Frame{Port: uint16(5000 + q), Payload: 14000, Seq: uint32(14000 * i)}, 1400, 0)
 			}

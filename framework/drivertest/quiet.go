@@ -107,13 +107,22 @@ func oneQueue(cfg *framework.Config) {
 	clear(cfg.RSS.Indirection[:])
 }
 
-// inBackground runs f and returns what to wait for.
-func inBackground(f func()) <-chan struct{} {
+// inBackground runs f and returns what to wait for. A check that ends before f
+// makes it give up, and waits for it: f uses what is taken away next.
+func (t *c) inBackground(f func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		f()
 	}()
+	t.Cleanup(func() {
+		select {
+		case <-done:
+		default:
+			t.giveUp()
+			<-done
+		}
+	})
 	return done
 }
 

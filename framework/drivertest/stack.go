@@ -164,7 +164,10 @@ func (s *stack) linkIs(up bool) bool {
 	return false
 }
 
-func (s *stack) awaitLink() { s.until("link", func() bool { return s.ticked() && s.linkIs(true) }) }
+func (s *stack) awaitLink() {
+	s.net.WaitLink(true)
+	s.until("link", func() bool { return s.ticked() && s.linkIs(true) })
+}
 
 // ticked makes the admin task look around, as it does each second.
 func (s *stack) ticked() bool {

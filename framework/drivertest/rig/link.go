@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"nicd/bus"
 	"nicd/framework"
@@ -33,7 +34,10 @@ type Station struct {
 	// Trouble is what the device did that no device may do (access to memory that
 	// is not mapped), nil if nothing.
 	Trouble func() error
-	Close   func() // after Bus.Close
+	// NoLink, if set, ends a test whose link has not come up for some seconds, where
+	// that may be for want of a cable.
+	NoLink func()
+	Close  func() // after Bus.Close
 }
 
 // SimOptions are a station's settings. The zero value works.
@@ -128,13 +132,21 @@ func On(t T, driver framework.Driver, s *Station, opt Options) *Net {
 	return n
 }
 
+// loneLink is how long a link may take that may have nobody behind it: to negotiate
+// takes a 1000BASE-T part up to some seconds.
+const loneLink = 5 * time.Second
+
 // WaitLink waits until the link is as it should be.
 func (n *Net) WaitLink(up bool) {
 	n.T.Helper()
+	begin := time.Now()
 	n.Until("link", func() bool {
 		l, err := n.Device.Link()
 		if err != nil {
 			n.T.Fatal(err)
+		}
+		if up && !l.Up && n.NoLink != nil && time.Since(begin) > loneLink {
+			n.NoLink()
 		}
 		return l.Up == up
 	})
@@ -260,8 +272,10 @@ func (n *Net) Serve() (stop func()) {
 			}
 		})
 	}
-	return func() {
+	stop = func() {
 		cancel()
 		all.Wait()
 	}
+	n.T.Cleanup(stop) // of a test that ends early
+	return stop
 }

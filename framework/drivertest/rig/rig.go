@@ -46,6 +46,8 @@ type Options struct {
 	Memory func(size int) (*bus.Memory, error)
 	// Deadline is how long all of the test may take.
 	Deadline time.Duration
+	// Context, if not nil, ends all waiting before that when it ends.
+	Context context.Context
 	// Wrap puts something between driver and device.
 	Wrap func(bus.Device) bus.Device
 	// Quirks overrides what the driver declares.
@@ -111,7 +113,10 @@ func New(t T, driver framework.Driver, dev bus.Device, opt Options) *Rig {
 	if opt.Deadline == 0 {
 		opt.Deadline = Deadline
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), opt.Deadline)
+	if opt.Context == nil {
+		opt.Context = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(opt.Context, opt.Deadline)
 	r := &Rig{
 		T: t, Bus: dev, Context: ctx, opt: opt, driver: driver,
 		with:  make([]owner, opt.Buffers),
