@@ -55,6 +55,7 @@ var differences = []difference{
 	{"82540EM: unicast and the multicast table", "82540EM", hashedUnicast, "dropped", "received", func(o *e1000model.Options) { o.Variation.HashesUnicast = true }, nil},
 	{"82574L: unicast and the multicast table", "82574L", hashedUnicast, "dropped", "received", func(o *e1000model.Options) { o.Variation.HashesUnicast = true }, nil},
 	{"82540EM: TSO of full segments only", "82540EM", fullSegments, "2 segments", "2 segments and an empty one", func(o *e1000model.Options) { o.Variation.EmptyTSOTail = true }, nil},
+	{"82540EM: frames for which there are too few descriptors", "82540EM", tooFew, "wait", "dropped", func(o *e1000model.Options) { o.Variation.DropsWhenShort = true }, nil},
 	{"82544GC: ITR", "82544GC", registerAfter(0xC4, 0x190), "0x0", "0x190", nil, nil},
 	{"82544GC: odd words of the multicast table", "82544GC", oddWord, "spill into even ones", "stand alone", nil, nil},
 	{"82574L: TSO", "82574L", tsoCut, "segments", "IP fragments", nil, nil},
@@ -409,6 +410,33 @@ func hashedUnicast(t *testing.T, b *bench) string {
 		return "received"
 	}
 	return "dropped"
+}
+
+// tooFew sends a frame for four buffers while there are two, and then a short one.
+func tooFew(t *testing.T, b *bench) string {
+	const longFrames, left = 1 << 5, 2
+	r := b.raw(t).receive(t, stripFCS|longFrames, 0)
+	r.Write32(eRDBAL+atTail, 1+left)
+	b.inject(t, rig.Frame{Payload: 60}.Build())
+	b.status(t, 0) // it receives, by now
+	big, small := rig.Frame{Payload: 8000}.Build(), rig.Frame{Payload: 60}.Build()
+	sent := make(chan error, 1)
+	go func() { sent <- b.Peer.Send(b.context, sim.FrameOf(big), sim.FrameOf(small)) }()
+	defer func() {
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	}()
+	second := bus.Word(b.mem.Bytes(), rxRing+16+12)
+	if until(300*time.Millisecond, func() bool { return second.Load()&1 != 0 }) {
+		return "dropped"
+	}
+	r.Write32(eRDBAL+atTail, ringLength-1)
+	b.status(t, 4)
+	if n := binary.LittleEndian.Uint16(b.mem.Bytes()[rxRing+16*4+8:]); int(n) != len(big)%2048 {
+		return fmt.Sprintf("end with %d bytes", n)
+	}
+	return "wait"
 }
 
 func nullBuffer(t *testing.T, b *bench) string {

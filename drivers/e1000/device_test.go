@@ -91,6 +91,7 @@ func TestVariations(t *testing.T) {
 		"discards runts":     {DiscardRunts: true},
 		"hashes unicast":     {HashesUnicast: true},
 		"empty TSO tail":     {EmptyTSOTail: true},
+		"drops when short":   {DropsWhenShort: true},
 		"no EERD":            {NoEERD: true},
 		"QEMU": {
 			EIACMasks: true, ICRKeeps: true, MinThrottle: 128 * time.Microsecond, NoReset: true, NoRxChecksum: true,

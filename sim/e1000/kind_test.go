@@ -119,6 +119,32 @@ func TestEmptyTSOTailVariation(t *testing.T) {
 	})
 }
 
+func TestDropsWhenShortVariation(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		kinds(t, Options{Variation: Variation{DropsWhenShort: on}}, func(t *testing.T, n *nic, peer *sim.Tester) {
+			n.start(1 << 5) // LPE
+			small, big := tcpip(n.mac(), flow{}, make([]byte, 100)), tcpip(n.mac(), flow{}, make([]byte, 5000))
+			for range n.n - 3 {
+				send(t, peer, small)
+				n.mustRecv(0)
+			}
+			// Two descriptors are left, and three needed.
+			if taken := peer.Port().Send([]sim.Frame{sim.FrameOf(big)}); (taken == 1) != on {
+				t.Fatalf("%d frames taken", taken)
+			}
+			if missed := n.r(0x4010); (missed == 1) != on {
+				t.Errorf("%d frames missed", missed)
+			}
+			send(t, peer, small, small)
+			n.mustRecv(0)
+			n.mustRecv(0)
+			if peer.Port().Send([]sim.Frame{sim.FrameOf(big)}) != 0 {
+				t.Error("taken with no descriptor")
+			}
+		})
+	}
+}
+
 func TestNoEERDVariation(t *testing.T) {
 	kinds(t, Options{Variation: Variation{NoEERD: true}}, func(t *testing.T, n *nic, peer *sim.Tester) {
 		n.w(0x14, 1)

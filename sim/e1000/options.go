@@ -61,6 +61,9 @@ type Variation struct {
 	// EmptyTSOTail: a TSO packet whose payload is a multiple of the MSS ends with
 	// one more segment, which has no payload (QEMU's e1000).
 	EmptyTSOTail bool
+	// DropsWhenShort: a frame that finds descriptors, but too few, is dropped; only
+	// one that finds none waits (QEMU's e1000).
+	DropsWhenShort bool
 	// NoEERD: EERD never says that it is done. Linux and FreeBSD read the EEPROM of
 	// the 8254x by its pins only (e1000_82540.c, e1000_82543.c).
 	NoEERD bool

@@ -20,7 +20,7 @@ func (r *receiver) store(x *rxFrame, pause bool) (took, stored bool) {
 			r.miss(q) // the ring can never hold it
 			return true, false
 		}
-		if !pause || r.expired(q) {
+		if !pause || r.expired(q) || m.opt.Variation.DropsWhenShort && q.ready() > 0 {
 			r.miss(q)
 			return true, false
 		}
