@@ -1,5 +1,5 @@
-// Command nicd-driver-e1000 is the driver plugin for Intel's 82540EM and 82574L.
-// nicd starts it.
+// Command nicd-driver-e1000 is the driver plugin for Intel's 82540EM, 82545EM,
+// 82544GC and 82574L. nicd starts it.
 package main
 
 import (

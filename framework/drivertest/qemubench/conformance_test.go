@@ -33,6 +33,8 @@ func TestBundledDrivers(t *testing.T) {
 		{driver: vmxnet3.New(), model: "vmxnet3"},
 		{e1000.New(), "82574L", []string{"rss", "interrupt"}},
 		{e1000.New(), "82540EM", []string{"transmit"}},
+		{e1000.New(), "82545EM", []string{"vlan"}},
+		{e1000.New(), "82544GC", []string{"filter"}},
 	} {
 		t.Run(b.model, func(t *testing.T) {
 			bench, err := qemubench.New(b.driver, b.model, qemubench.Options{})
