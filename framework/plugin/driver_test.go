@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,6 +52,7 @@ type rack struct {
 	tester *sim.Tester
 	host   *link.Host
 	got    chan []byte
+	keep   func([]framework.Buffer) // if set, has the buffers of what is delivered
 }
 
 func newRack(t *testing.T, n nic) *rack {
@@ -97,6 +99,10 @@ func (r *rack) Deliver(queue int, b *framework.Batch) {
 			bufs = append(bufs, f.Buffer)
 		}
 		r.got <- frame
+	}
+	if r.keep != nil {
+		r.keep(bufs)
+		return
 	}
 	r.host.Release(queue, bufs)
 }
@@ -361,5 +367,133 @@ func TestStuckDriverInProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// hoarder is a port's hands: it keeps buffers until there are no more to be had.
+type hoarder struct {
+	mu   sync.Mutex
+	kept []framework.Buffer
+}
+
+func (h *hoarder) keep(bufs []framework.Buffer) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.kept = append(h.kept, bufs...)
+}
+
+// idle waits until nothing has come for a while, and tells how many buffers there
+// are. Looking too early costs the test its point and no more.
+func (h *hoarder) idle() (n int) {
+	for still := 0; still < 50; still++ {
+		time.Sleep(time.Millisecond)
+		h.mu.Lock()
+		if len(h.kept) != n {
+			n, still = len(h.kept), 0
+		}
+		h.mu.Unlock()
+	}
+	return n
+}
+
+// release gives up to n buffers back.
+func (h *hoarder) release(host *link.Host, n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n = min(n, len(h.kept))
+	host.Release(0, h.kept[:n])
+	h.kept = h.kept[n:]
+}
+
+// TestStalledPort: a port that holds all buffers, whether the driver runs in this
+// process or in its own, stops the far end and loses nothing: buffers that it gives
+// back, all or a few, set things going again.
+func TestStalledPort(t *testing.T) {
+	for _, n := range nics {
+		for _, where := range []string{"in process", "plugin"} {
+			t.Run(n.driver+" "+where, func(t *testing.T) {
+				r := newRack(t, n)
+				h := &hoarder{}
+				r.keep = h.keep
+				var control engine.Control
+				if where == "plugin" {
+					_, control = r.plug(t, Options{})
+				} else {
+					var err error
+					control, err = Drive(t.Context(), bundledDriver(n.driver), r.dev, DriveConfig{
+						Name: n.driver + "0", Memory: r.host.Memory(), Events: r.host.Events(), Generation: r.host.Generation(),
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				r.run(t, control)
+				info, err := control.Info(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.stall(t, h)
+				s, err := engine.ReadCounters(r.host.Counters(), 1, info.MaxTxQueues)
+				if err != nil || s.Rx[0][engine.RxAllocFailed] == 0 {
+					t.Errorf("there was no want of buffers: nothing was tested (%v)", err)
+				}
+				if err := control.Detach(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			})
+		}
+	}
+}
+
+func (r *rack) stall(t *testing.T, h *hoarder) {
+	t.Helper()
+	const frames = 4000
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	sent := make(chan error, 1)
+	go func() {
+		for i := range frames {
+			f := frameOf(i)
+			if err := r.tester.Send(ctx, sim.Frame{Parts: [][]byte{f}, Len: len(f)}); err != nil {
+				sent <- err
+				return
+			}
+		}
+		sent <- nil
+	}()
+	arrived := make(chan error, 1)
+	go func() {
+		for i := range frames {
+			select {
+			case got := <-r.got:
+				if !bytes.Equal(got, frameOf(i)) {
+					arrived <- fmt.Errorf("%d bytes instead of frame %d", len(got), i)
+					return
+				}
+			case <-ctx.Done():
+				arrived <- fmt.Errorf("frame %d does not come", i)
+				return
+			}
+		}
+		arrived <- nil
+	}()
+	for round := 0; ; round++ {
+		select {
+		case err := <-arrived:
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := <-sent; err != nil {
+				t.Fatal(err)
+			}
+			h.release(r.host, frames)
+			return
+		default:
+		}
+		n := h.idle()
+		if round%2 == 0 {
+			n = 3
+		}
+		h.release(r.host, n)
 	}
 }
