@@ -28,6 +28,7 @@ const (
 	gsoNone  = 0 // VIRTIO_NET_HDR_GSO_NONE
 	gsoTCPv4 = 1
 	gsoTCPv6 = 4
+	gsoUDP   = 5    // VIRTIO_NET_HDR_GSO_UDP_L4: datagrams of one size, over either IP
 	gsoECN   = 0x80 // the TCP segment has CWR set
 )
 
@@ -47,15 +48,24 @@ func (h *vnetHeader) encode(p *framework.Packet, first []byte, shift uint16) {
 	if p.Flags&framework.Segment == 0 {
 		return
 	}
-	h[atGSOType] = gsoTCPv4
-	if p.Flags&framework.IPv6 != 0 {
-		h[atGSOType] = gsoTCPv6
-	}
-	if offload.CWR(first, p.ChecksumStart) {
-		h[atGSOType] |= gsoECN
-	}
+	h[atGSOType] = gsoType(p, first)
 	binary.LittleEndian.PutUint16(h[atGSOSize:], p.SegmentSize)
 	binary.LittleEndian.PutUint16(h[atHeaderLen:], p.HeaderLen+shift)
+}
+
+// gsoType is what a packet to be segmented is cut into.
+func gsoType(p *framework.Packet, first []byte) byte {
+	kind := byte(gsoTCPv4)
+	switch {
+	case p.ChecksumOffset == udpChecksumAt:
+		return gsoUDP
+	case p.Flags&framework.IPv6 != 0:
+		kind = gsoTCPv6
+	}
+	if offload.CWR(first, p.ChecksumStart) {
+		kind |= gsoECN
+	}
+	return kind
 }
 
 // decode describes p as the kernel does, and tells whether that makes sense. The
@@ -66,28 +76,61 @@ func (h *vnetHeader) decode(p *framework.Packet, first []byte) bool {
 		p.ChecksumStart = binary.LittleEndian.Uint16(h[atChecksumStart:])
 		p.ChecksumOffset = binary.LittleEndian.Uint16(h[atChecksumOffset:])
 	}
-	kind := h[atGSOType] &^ gsoECN
-	if kind == gsoNone {
+	if h[atGSOType] == gsoNone {
 		return true
 	}
-	switch kind {
-	case gsoTCPv4:
-		p.Flags |= framework.IPv4
-	case gsoTCPv6:
-		p.Flags |= framework.IPv6
-	default:
-		return false // nothing else was offered
-	}
 	// The kernel's header length is a hint: what it holds in one piece.
-	dataOffset := int(p.ChecksumStart) + tcpDataOffsetAt
-	if p.Flags&framework.ChecksumPartial == 0 || dataOffset >= len(first) {
+	length, ok := h.transport(p, first)
+	if !ok || p.Flags&framework.ChecksumPartial == 0 {
 		return false
 	}
-	p.HeaderLen = p.ChecksumStart + uint16(first[dataOffset]>>4)*4
+	p.HeaderLen = p.ChecksumStart + length
 	p.SegmentSize = binary.LittleEndian.Uint16(h[atGSOSize:])
-	p.Flags |= framework.Segment | framework.TCP
+	p.Flags |= framework.Segment
 	return int(p.HeaderLen) <= len(first) && p.SegmentSize != 0
+}
+
+// transport says what a packet to be segmented carries, and returns how long the
+// header of that is.
+func (h *vnetHeader) transport(p *framework.Packet, first []byte) (length uint16, ok bool) {
+	switch h[atGSOType] &^ gsoECN {
+	case gsoTCPv4:
+		p.Flags |= framework.IPv4 | framework.TCP
+	case gsoTCPv6:
+		p.Flags |= framework.IPv6 | framework.TCP
+	case gsoUDP:
+		ip, _ := framework.NetworkHeader(first)
+		p.Flags |= framework.UDP | ipVersion(first, ip)
+		return udpHeaderLen, p.Flags&(framework.IPv4|framework.IPv6) != 0 && p.ChecksumOffset == udpChecksumAt
+	default:
+		return 0, false // nothing else was offered
+	}
+	at := int(p.ChecksumStart) + tcpDataOffsetAt
+	if at >= len(first) {
+		return 0, false
+	}
+	return uint16(first[at]>>4) * 4, true
+}
+
+// ipVersion is the flag of the IP header at an offset.
+func ipVersion(first []byte, at int) framework.PacketFlags {
+	if at >= len(first) {
+		return 0
+	}
+	switch first[at] >> 4 {
+	case 4:
+		return framework.IPv4
+	case 6:
+		return framework.IPv6
+	}
+	return 0
 }
 
 // tcpDataOffsetAt is where TCP says how long its header is (RFC 9293 section 3.1).
 const tcpDataOffsetAt = 12
+
+// UDP's header and its checksum in it (RFC 768).
+const (
+	udpHeaderLen  = 8
+	udpChecksumAt = 6
+)

@@ -20,7 +20,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 		want := framework.Packet{ChecksumStart: uint16(34 + r.IntN(60)), ChecksumOffset: 16}
 		words := byte(5 + r.IntN(11))
 		first[want.ChecksumStart+12] = words << 4
-		switch r.IntN(3) {
+		switch r.IntN(4) {
 		case 0:
 			want = framework.Packet{}
 		case 1:
@@ -31,6 +31,14 @@ func TestHeaderRoundTrip(t *testing.T) {
 				want.Flags ^= framework.IPv4 | framework.IPv6
 			}
 			want.HeaderLen, want.SegmentSize = want.ChecksumStart+uint16(words)*4, 1+uint16(r.IntN(9000))
+		case 3:
+			want.Flags = framework.ChecksumPartial | framework.Segment | framework.UDP
+			want.ChecksumOffset, want.HeaderLen, want.SegmentSize = 6, want.ChecksumStart+8, 1+uint16(r.IntN(9000))
+			first[12], first[14] = 0, 0x45 // no tag
+			if want.Flags |= framework.IPv4; r.IntN(2) == 0 {
+				want.Flags ^= framework.IPv4 | framework.IPv6
+				first[14] = 0x60
+			}
 		}
 		var h vnetHeader
 		h.encode(&want, first, 0)
@@ -44,7 +52,7 @@ func TestHeaderRoundTrip(t *testing.T) {
 		var shifted vnetHeader
 		shifted.encode(&want, first, tagLen)
 		var down framework.Packet
-		if want.Flags != 0 && shifted.decode(&down, append(make([]byte, tagLen), first...)) && down.ChecksumStart != want.ChecksumStart+tagLen {
+		if want.Flags != 0 && shifted.decode(&down, append(append(first[:12:12], 0x81, 0, 0, 7), first[12:]...)) && down.ChecksumStart != want.ChecksumStart+tagLen {
 			t.Fatalf("with a tag: %+v", down)
 		}
 	}

@@ -27,6 +27,7 @@ const (
 	offloadTSO4     = unix.TUN_F_TSO4
 	offloadTSO6     = unix.TUN_F_TSO6
 	offloadECN      = unix.TUN_F_TSO_ECN
+	offloadUSO      = unix.TUN_F_USO4 | unix.TUN_F_USO6 // both or none, and not before Linux 6.2
 )
 
 // openQueue attaches one queue to the TAP device of a name, and makes the device

@@ -58,6 +58,7 @@ type Port struct {
 	queues    atomic.Pointer[[]*queue] // only grows; changed by New, Attach and SettingsChanged
 	applied   framework.Settings       // what the Linux interface was told, zero before that
 	offloads  int                      // likewise, -1
+	uso       bool                     // the kernel can leave UDP to be cut
 	running   sync.WaitGroup
 	closed    chan struct{}
 	end       sync.Once
@@ -91,6 +92,7 @@ func New(o Options) (*Port, error) {
 	} else if err := p.create(); err != nil {
 		return nil, err
 	}
+	p.uso = setOffloads(p.first, offloadChecksum|offloadUSO) == nil // until Attach sets what is in force
 	if err := setCarrier(p.first, false); err != nil {
 		p.closeFiles()
 		return nil, fmt.Errorf("%s: carrier: %w", p.name, err)
@@ -232,6 +234,9 @@ func (p *Port) offload(usable framework.Features) error {
 		if offloads&(offloadTSO4|offloadTSO6) != 0 {
 			offloads |= offloadECN // segmenters clear CWR after the first (RFC 3168)
 		}
+		if usable.Has(framework.USO) {
+			offloads |= offloadUSO
+		}
 	}
 	if offloads == p.offloads {
 		return nil
@@ -275,10 +280,11 @@ func (p *Port) LinkChanged(l framework.Link) {
 // some for its addresses), so all multicast has to come in; and everything while a
 // bridge, a capture or the operator has the Linux interface promiscuous.
 func (p *Port) Needs() framework.PortNeeds {
-	return framework.PortNeeds{
-		Name: "tap", Accepts: framework.AllFeatures &^ framework.USO,
-		AllMulticast: true, Promiscuous: p.promiscuous.Load(),
+	accepts := framework.AllFeatures
+	if !p.uso {
+		accepts &^= framework.USO
 	}
+	return framework.PortNeeds{Name: "tap", Accepts: accepts, AllMulticast: true, Promiscuous: p.promiscuous.Load()}
 }
 
 // broke reports that the Linux interface does not work any more.
