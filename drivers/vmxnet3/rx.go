@@ -88,61 +88,16 @@ var (
 	rxCompOwner = ring.Owner{Offset: 12, Bit: rcGen}
 )
 
-// rxRing is one of a receive queue's two rings with the buffers in it.
-type rxRing struct {
-	ring    *ring.Command[rxDesc]
-	slots   *ring.Slots[framework.Buffer]
-	skips   bool   // the device may pass over descriptors
-	flags   uint32 // of every descriptor: buffer length and kind
-	buffers *framework.Buffers
-}
-
-func (d *device) newRxRing(cfg *framework.Config, kind uint32) (r rxRing, err error) {
-	n := cfg.RxDescriptors
-	r = rxRing{
-		slots:   ring.NewSlots(n, framework.NoBuffer),
-		skips:   framework.SkipsRxSlotsQuirk.Get(d.quirks),
-		flags:   min(cfg.Buffers.Size, maxRxBufferLen) | kind,
-		buffers: cfg.Buffers,
-	}
-	r.ring, err = ring.AllocCommand[rxDesc](d.dma, n, ringAlign, rxOwner)
-	return r, err
-}
-
-// give posts b; there is space.
-func (r *rxRing) give(b framework.Buffer) {
-	r.slots.Put(r.ring.Tail(), b)
-	r.ring.Next().addr = r.buffers.RxAddr(b)
-	r.ring.Give(r.flags)
-}
-
-// take takes the buffer of descriptor i. What lies before it was skipped by the
-// device and is posted again, if that is what the device may do (skips-rx-slots);
-// if not, it has lost count.
-func (r *rxRing) take(i uint32) (b framework.Buffer, ok bool) {
-	n := r.ring.Through(i)
-	if n == 0 || n > 1 && !r.skips {
-		return framework.NoBuffer, false
-	}
-	for range n - 1 {
-		skipped, _ := r.slots.Take(r.ring.Head())
-		r.ring.Release(1)
-		r.give(skipped)
-	}
-	b, ok = r.slots.Take(i)
-	r.ring.Release(1)
-	return b, ok
-}
-
 // rxQueue is a receive queue: ring 1 for the starts of packets, ring 2 for what
 // does not fit the first buffer, and one completion ring.
 type rxQueue struct {
 	run           *run
 	index, queues uint32
-	rings         [2]rxRing
+	rings         [2]ring.Posted[rxDesc]
 	comp          *ring.Completion[rxComp]
 	bells         bus.Region
 	desc          *queueDesc
+	size          uint32 // bytes that the device may write to a buffer
 	alwaysBell    bool   // ring whether the device asks or not
 	announced     bool   // the one bell after activation has rung
 	longest       uint32 // longest frame that can't have been merged
@@ -163,15 +118,18 @@ func (d *device) newRxQueue(r *run, index int) (q *rxQueue, err error) {
 		queues:      uint32(cfg.RxQueues),
 		bells:       d.regs.pt,
 		desc:        desc,
+		size:        min(cfg.Buffers.Size, maxRxBufferLen),
 		alwaysBell:  framework.RxBellQuirk.Get(d.quirks) == framework.RxBellAlways,
 		longest:     uint32(cfg.MTU) + longestHeaders,
 		firstSpeaks: framework.MetadataOnQuirk.Get(d.quirks) == framework.FirstCompletion,
 	}
 	for i, kind := range [...]uint32{rxHead, rxBody} {
-		if q.rings[i], err = d.newRxRing(cfg, kind); err != nil {
+		r, err := ring.AllocCommand[rxDesc](d.dma, cfg.RxDescriptors, ringAlign, rxOwner)
+		if err != nil {
 			return nil, err
 		}
-		desc.rings[i], desc.sizes[i] = q.rings[i].ring.Addr(), uint32(cfg.RxDescriptors)
+		q.rings[i] = ring.NewPosted(r, cfg.Buffers, q.size|kind, framework.SkipsRxSlotsQuirk.Get(d.quirks))
+		desc.rings[i], desc.sizes[i] = r.Addr(), uint32(cfg.RxDescriptors)
 	}
 	n := 2 * cfg.RxDescriptors
 	if q.comp, err = ring.AllocCompletion[rxComp](d.dma, n, ringAlign, rxCompOwner); err != nil {
@@ -191,13 +149,13 @@ func (q *rxQueue) Post(bufs []framework.Buffer) int {
 	first, second := &q.rings[0], &q.rings[1]
 	for n, b := range bufs {
 		r := first
-		if second.ring.Space() > first.ring.Space() {
+		if second.Space() > first.Space() {
 			r = second
 		}
-		if r.ring.Space() == 0 {
+		if r.Space() == 0 {
 			return n
 		}
-		r.give(b)
+		r.Give(b)
 	}
 	return len(bufs)
 }
@@ -210,8 +168,8 @@ func (q *rxQueue) Bell() {
 		return
 	}
 	q.announced = true
-	q.bells.Write32(regRxProd+regStride*q.index, q.rings[0].ring.Tail())
-	q.bells.Write32(regRxProd2+regStride*q.index, q.rings[1].ring.Tail())
+	q.bells.Write32(regRxProd+regStride*q.index, q.rings[0].Tail())
+	q.bells.Write32(regRxProd2+regStride*q.index, q.rings[1].Tail())
 }
 
 // Pending tells whether there is a completion.
@@ -258,7 +216,7 @@ func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
 // A buffer with nothing in it goes back to its ring, wherever in a packet it
 // is. It is not ok if the device names a buffer that it does not have.
 func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
-	var r *rxRing
+	var r *ring.Posted[rxDesc]
 	switch c.queue() {
 	case q.index:
 		r = &q.rings[0]
@@ -267,7 +225,7 @@ func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
 	default:
 		return false, false
 	}
-	b, ok := r.take(c.index())
+	b, ok := r.Take(c.index())
 	if !ok {
 		return false, false
 	}
@@ -278,8 +236,8 @@ func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
 			q.packet.Fail(framework.DropDevice) // the rest of something that was lost
 		}
 	}
-	if kept = q.packet.Append(b, c.length(), r.flags&rcLen); !kept {
-		r.give(b)
+	if kept = q.packet.Append(b, c.length(), q.size); !kept {
+		r.Give(b)
 	}
 	return kept, true
 }

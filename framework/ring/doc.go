@@ -16,6 +16,8 @@
 //     done bit in the same descriptor (the e1000 family).
 //   - [Flight]: which transmit packets are finished once a descriptor is.
 //   - [Slots]: which buffer a descriptor has.
+//   - [Posted]: receive buffers with a device that has generation bits and may
+//     pass over some.
 //   - [Transmit] and [Receive]: all of a queue but its descriptors' format, for
 //     devices with done bits and tail registers.
 //
