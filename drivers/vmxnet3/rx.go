@@ -8,11 +8,11 @@ import (
 	"nicd/framework/ring"
 )
 
-// rxDesc gives a buffer to the device.
+// rxDesc gives a buffer to the device. It is the ring that writes it.
 type rxDesc struct {
-	addr uint64
-	_    uint32 // flags, which the ring writes
-	_    uint32
+	_ uint64 // address
+	_ uint32 // flags
+	_ uint32
 }
 
 // Flags of a receive descriptor; 13:0 are the buffer's length.

@@ -3,7 +3,31 @@ package vmxnet3
 import (
 	"reflect"
 	"testing"
+
+	"nicd/bus"
+	"nicd/framework"
+	"nicd/framework/link"
 )
+
+// TestFitsArena: the longest rings of all queues fit what an arena has for rings if
+// nobody says how much that is.
+func TestFitsArena(t *testing.T) {
+	arena, err := link.Options{Queues: maxQueues}.Layout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dma := &heapDMA{mem: bus.HeapMemory(arena.DMASize)}
+	d := &device{regs: registers{pt: &fakeRegion{}, vd: &fakeRegion{}}, dma: dma, quirks: framework.NewQuirkSet()}
+	if _, err := d.build(framework.Config{
+		RxQueues: maxQueues, TxQueues: maxQueues, RxDescriptors: maxRing, TxDescriptors: maxRing,
+		Buffers: &framework.Buffers{Stride: testBuffer + 64, Size: testBuffer, Count: 1},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if dma.used < arena.DMASize/2 {
+		t.Errorf("%d of %d bytes: an arena has too much", dma.used, arena.DMASize)
+	}
+}
 
 // TestLayout compares the structures with offsets of vmxnet3_defs.h.
 func TestLayout(t *testing.T) {
