@@ -127,3 +127,49 @@ func TestMulticastHash(t *testing.T) {
 		t.Errorf("word %d is %#x", word, table[word])
 	}
 }
+
+// stubborn is an 82574 whose reset bit resets nothing, and that tells with which
+// vectors all causes were enabled to end its throttling.
+type stubborn struct {
+	*board
+	ended []uint32 // IVAR at the time
+}
+
+func (s *stubborn) Write32(off, v uint32) {
+	s.board.Write32(off, v)
+	switch {
+	case off == regCTRL:
+		s.regs[off] &^= ctrlRST
+		s.regs[regSTATUS] = statusGIOMaster
+		if v&ctrlGIODisable != 0 {
+			s.regs[regSTATUS] = 0
+		}
+	case off == regIMS && v == intAll && s.regs[regCTRLEXT]&ctrlExtTimersClear != 0:
+		s.ended = append(s.ended, s.regs[regIVAR])
+	}
+}
+
+// TestResetThatResetsNothing: what QEMU's e1000e goes on with after a reset is
+// ended, once, and with no vector to interrupt by; an 82540EM has no such thing.
+func TestResetThatResetsNothing(t *testing.T) {
+	for id, want := range map[uint16]int{0x10D3: 1, 0x100E: 0} {
+		b, h := newBoard(id)
+		s := &stubborn{board: b}
+		h.bar = s
+		b.regs[regRCTL], b.regs[regTCTL], b.regs[regIVAR] = rctlEN, tctlEN, 0x800A0908
+		for range 2 { // the second time nothing runs
+			if err := h.reset(framework.ResetByRegister); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if b.regs[regRCTL]&rctlEN != 0 || b.regs[regTCTL]&tctlEN != 0 || b.regs[regCTRL]&ctrlGIODisable != 0 {
+			t.Errorf("%04x: RCTL %#x, TCTL %#x, CTRL %#x", id, b.regs[regRCTL], b.regs[regTCTL], b.regs[regCTRL])
+		}
+		if len(s.ended) != want || want == 1 && s.ended[0] != 0 {
+			t.Errorf("%04x: throttling ended with IVAR %#x", id, s.ended)
+		}
+		if b.regs[regIMC] != intAll || b.regs[regCTRLEXT]&ctrlExtTimersClear != 0 {
+			t.Errorf("%04x: IMC %#x, CTRL_EXT %#x", id, b.regs[regIMC], b.regs[regCTRLEXT])
+		}
+	}
+}
