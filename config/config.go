@@ -45,7 +45,12 @@ type Origin struct {
 	What string
 }
 
-func (o Origin) String() string { return fmt.Sprintf("%s:%d: %s", o.File, o.Line, o.What) }
+func (o Origin) String() string {
+	if o.File == "" { // of nobody's making but nicd's
+		return o.What
+	}
+	return fmt.Sprintf("%s:%d: %s", o.File, o.Line, o.What)
+}
 
 // Daemon are settings of nicd itself.
 type Daemon struct {

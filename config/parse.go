@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
@@ -50,6 +51,10 @@ func Parse(filename string, src []byte, v Vocabulary) (*Config, error) {
 		d.problems = Diagnostics{{File: filename, Text: fmt.Sprintf("a config has at most %d bytes, this has %d", maxSource, len(src))}}
 		return nil, d.problems
 	}
+	if at := notText(src); at >= 0 {
+		d.problems = Diagnostics{{File: filename, Text: fmt.Sprintf("this is no text (UTF-8), from byte %d on: a config is written as \"nicd config show\" prints one", at)}}
+		return nil, d.problems
+	}
 	if at, what := excess(src, filename); what != "" {
 		d.problem(at, "%s", what)
 		return nil, d.problems
@@ -67,4 +72,16 @@ func Parse(filename string, src []byte, v Vocabulary) (*Config, error) {
 		return nil, d.problems.sorted()
 	}
 	return c, nil
+}
+
+// notText is where src stops being text, -1 if it is all text.
+func notText(src []byte) int {
+	for at := 0; at < len(src); {
+		r, n := utf8.DecodeRune(src[at:])
+		if r == 0 || r == utf8.RuneError && n == 1 {
+			return at
+		}
+		at += n
+	}
+	return -1
 }

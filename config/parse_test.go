@@ -206,3 +206,19 @@ func FuzzParse(f *testing.F) {
 		_ = d.Detail()
 	})
 }
+
+// What is no text is one line, and nothing that a terminal obeys gets out.
+func TestNoText(t *testing.T) {
+	for _, src := range []string{"wire \"w\" {}\n\xff\xfe", "wire\x00", "\x7fELF\x02\x01\x01\x00"} {
+		_, err := Parse("n.hcl", []byte(src), Vocabulary{})
+		var d Diagnostics
+		if !errors.As(err, &d) || len(d) != 1 || !strings.Contains(d.Detail(), "no text") || strings.ContainsAny(d.Detail(), "\n\x00\xff") {
+			t.Errorf("%q: %v", src, err)
+		}
+	}
+	_, err := Parse("n.hcl", []byte("los = \"\x1b]0;x\a\""), Vocabulary{})
+	var d Diagnostics
+	if !errors.As(err, &d) || strings.ContainsAny(d.Detail(), "\x1b\a") {
+		t.Errorf("%q", d.Detail())
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Problem is one thing that is wrong in a config.
@@ -33,7 +34,15 @@ func (p Problem) Detail() string {
 		}
 		return ' '
 	}, p.Source[:min(len(p.Source), max(p.Column-1, 0))])
-	return fmt.Sprintf("%s\n  %s\n  %s^", p.Error(), p.Source, mark)
+	return fmt.Sprintf("%s\n  %s\n  %s^", p.Error(), strings.Map(printed, p.Source), mark)
+}
+
+// printed replaces what a terminal would obey.
+func printed(r rune) rune {
+	if r == '\t' || unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
 }
 
 // Diagnostics are all problems of a config, at least one, in the order of the

@@ -77,8 +77,10 @@ func (i *Interface) set(name, value, origin string) error {
 		i.setQuirk(name, value, origin)
 		return nil
 	}
-	return fmt.Errorf("there is no such setting%s; there are %s, and quirks", didYouMean(name, append(SettingNames(), quirkNames(i.Driver)...)),
-		strings.Join(SettingNames(), ", "))
+	if n := nearest(name, append(SettingNames(), quirkNames(i.Driver)...)); n != "" {
+		return fmt.Errorf("there is no such setting; did you mean %q?", n)
+	}
+	return fmt.Errorf("there is no such setting; there are %s, and quirks", strings.Join(SettingNames(), ", "))
 }
 
 // checkMTU: what the config's check says of IPv6 holds here as well.

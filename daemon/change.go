@@ -387,6 +387,7 @@ func (d *Daemon) Set(ctx context.Context, name string, settings []Assignment, dr
 	i.changing.Lock()
 	defer i.changing.Unlock()
 	w := i.wish
+	w.config.Origin = config.Origin{What: "interface " + name} // what is refused stands in no file
 	for _, a := range settings {
 		if err := w.config.Set(a.Name, a.Value, setOrigin); err != nil {
 			return nil, fmt.Errorf("interface %s: %w", name, err)

@@ -45,6 +45,9 @@ var adminSocket = socketKind{"admin socket", "a nicd runs there already", "choos
 // listenPrivate makes a unix socket of mode 0600, and so from its first moment
 // on. A socket that a dead process left is replaced; that of a living one is not.
 func (k socketKind) listenPrivate(path string) (*privateListener, error) {
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("%s %s: a socket's path has at most %d bytes, this has %d: %s", k.name, path, maxSocketPath, len(path), k.advice)
+	}
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
@@ -60,7 +63,7 @@ func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 	}
 	defer os.RemoveAll(private)
 	hidden := filepath.Join(private, "s")
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	listener, err := listenIn(private)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
@@ -75,6 +78,20 @@ func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 		return nil, fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
 	return &privateListener{UnixListener: listener, path: path}, nil
+}
+
+// maxSocketPath is the longest path of a socket: sun_path without the zero at its
+// end (unix(7)).
+const maxSocketPath = 107
+
+// listenIn makes a socket "s" in a directory, whose path may be too long for one.
+func listenIn(dir string) (*net.UnixListener, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/s", d.Fd()), Net: "unix"})
 }
 
 // removeStale makes way for a new socket.

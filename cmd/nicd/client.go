@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -43,18 +44,23 @@ func (f *flags) stream(ctx context.Context, do func(context.Context, adminpb.Adm
 	switch {
 	case err == nil, !ok:
 		return err
+	case s.Code() == codes.Unavailable && errors.Is(dialSocket(path), fs.ErrPermission):
+		return fmt.Errorf("the nicd at %s is another user's: ask as that user", path)
 	case s.Code() == codes.Unavailable && noSocket(path):
 		return fmt.Errorf("no nicd runs at %s: start one with \"nicd run\", or say where it is with --socket", path)
 	}
 	return errors.New(s.Message())
 }
 
-func noSocket(path string) bool {
+func noSocket(path string) bool { return dialSocket(path) != nil }
+
+// dialSocket says why nobody answers at a socket, nil if somebody does.
+func dialSocket(path string) error {
 	conn, err := net.DialTimeout("unix", path, time.Second)
-	if err == nil {
-		conn.Close()
+	if err != nil {
+		return err
 	}
-	return err != nil
+	return conn.Close()
 }
 
 func statusCommand(f *flags) *cobra.Command {

@@ -65,7 +65,11 @@ commands ask a running one.`,
 func args(min, max int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < min || len(args) > max {
-			return &usageError{fmt.Errorf("%s takes %s, not %d arguments", cmd.CommandPath(), what, len(args))}
+			s := "s"
+			if len(args) == 1 {
+				s = ""
+			}
+			return &usageError{fmt.Errorf("%s takes %s, not %d argument%s", cmd.CommandPath(), what, len(args), s)}
 		}
 		return nil
 	}

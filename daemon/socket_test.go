@@ -1,0 +1,48 @@
+package daemon
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// pathOf is a socket's path of so many bytes, in a directory of its own.
+func pathOf(t *testing.T, length int) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return filepath.Join(dir, strings.Repeat("x", length-len(dir)-len("//s")), "s")
+}
+
+// The longest path that a client can use is served, although the socket is made in
+// a directory below; a longer one is refused with the limit, and nothing is left.
+func TestSocketPathLength(t *testing.T) {
+	path := pathOf(t, maxSocketPath)
+	l, err := adminSocket.listenPrivate(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+	if st, err := os.Stat(path); err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	long := pathOf(t, maxSocketPath+1)
+	if _, err := adminSocket.listenPrivate(long); err == nil || !strings.Contains(err.Error(), "at most 107 bytes, this has 108: choose another path with --socket") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Dir(long)); err == nil {
+		t.Error("a directory was left")
+	}
+}
