@@ -113,6 +113,11 @@ func (t *c) all() {
 		<-done
 	}
 	step(func() { t.check.run(t) })
+	t.cleanUp(step)
+}
+
+// cleanUp has step do what was registered for the check's end, the last first.
+func (t *c) cleanUp(step func(func())) {
 	for {
 		t.mu.Lock()
 		n := len(t.cleanups)
@@ -235,8 +240,12 @@ type on struct {
 	rig.Options
 }
 
-// station opens a station.
+// station opens a station. Where two can't be open at a time, the check is done
+// with the one that it had.
 func (t *c) station(s Setup) *rig.Station {
+	if _, lacks := t.bench.Lacks[TwoDevices]; lacks {
+		t.cleanUp(func(f func()) { f() })
+	}
 	st, err := t.bench.Open(s)
 	if err != nil {
 		t.Fatalf("bench: %v", err)

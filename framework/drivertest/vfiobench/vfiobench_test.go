@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"nicd/bus"
@@ -31,6 +32,9 @@ func TestBench(t *testing.T) {
 	} {
 		opened, closed := 0, 0
 		b := bench(c.driver, "0000:03:00.0", func() (bus.Device, error) {
+			if opened != closed {
+				return nil, syscall.EBUSY // as the kernel says: one user at a time
+			}
 			opened++
 			model := c.model()
 			dev, err := sim.NewDevice(model, sim.Options{Name: "model", HeapDoorbells: true, OnFault: func(f sim.Fault) { t.Error(f) }})
