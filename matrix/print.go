@@ -37,7 +37,7 @@ func (r *Result) cells() []string {
 		return []string{"refused", "-", "-", "-", "-", "-", "-", "-"}
 	}
 	ratio, segments := "-", "-"
-	if r.Ratio > 0 {
+	if r.Ratio > 0 || r.Expect == Collapses { // a control may have got nothing at all
 		ratio = fmt.Sprintf("%.2f", r.Ratio)
 	}
 	if r.Direction == Receive {
