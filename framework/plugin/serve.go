@@ -54,9 +54,6 @@ func serve(d framework.Driver, a assemble) {
 		fail(exitFailure, "control socket: %v", err)
 	}
 	tune(0, false)
-	if err := batch(); err != nil {
-		fail(exitFailure, "%v", err)
-	}
 	s := &server{driver: d, mailbox: newMailbox(), assemble: a}
 	go func() {
 		_ = s.mailbox.receive(control)

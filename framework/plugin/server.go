@@ -73,6 +73,12 @@ func (s *server) Attach(ctx context.Context, r *driverpb.AttachRequest) (*driver
 	if err != nil {
 		return nil, toStatus(err)
 	}
+	if a.vfio == nil {
+		if err := batch(); err != nil {
+			a.close()
+			return nil, toStatus(err)
+		}
+	}
 	control, device, err := s.assemble(ctx, s.driver, a)
 	if err != nil {
 		return nil, toStatus(err)
