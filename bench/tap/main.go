@@ -154,12 +154,15 @@ func choose(only string) (list []row, err error) {
 	}
 	wanted := map[string]bool{}
 	_, missing := exec.LookPath("dpdk-testpmd")
-	for _, r := range rows() {
-		if match.MatchString(r.Name) && (missing == nil || !strings.Contains(r.Name, "testpmd")) {
+	all := rows()
+	for i := len(all) - 1; i >= 0; i-- { // what a row is compared with comes before it
+		r := all[i]
+		matches := match.MatchString(r.Name) && (missing == nil || !strings.Contains(r.Name, "testpmd"))
+		if matches || wanted[r.Name] {
 			wanted[r.Name], wanted[r.Base] = true, true
 		}
 	}
-	for _, r := range rows() {
+	for _, r := range all {
 		if wanted[r.Name] {
 			list = append(list, r)
 		}
