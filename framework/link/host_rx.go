@@ -129,7 +129,7 @@ const (
 	receivedFlags = framework.VLANTag | framework.HashValid |
 		framework.IPv4 | framework.IPv6 | framework.TCP | framework.UDP |
 		framework.ChecksumVerified | framework.ChecksumBad | framework.ChecksumPartial |
-		framework.Coalesced | framework.SoftwareCoalesced | framework.IPIDFixed
+		framework.Coalesced | framework.SoftwareCoalesced | framework.IPIDFixed | framework.CWRCopied
 	bothIP        = framework.IPv4 | framework.IPv6
 	bothTransport = framework.TCP | framework.UDP
 	bothMerged    = framework.Coalesced | framework.SoftwareCoalesced

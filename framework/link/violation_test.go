@@ -139,6 +139,32 @@ func TestReceiveViolations(t *testing.T) {
 }
 
 // slot is entry i of the batch in the rx ring.
+// What an engine may say of a packet is no violation: of one that software LRO has
+// merged, of one that the device has, and of one that nobody has.
+func TestHonestFlags(t *testing.T) {
+	const any = framework.VLANTag | framework.HashValid
+	flags := []framework.PacketFlags{
+		any | framework.IPv4 | framework.TCP | framework.SoftwareCoalesced | framework.ChecksumPartial |
+			framework.ChecksumVerified | framework.IPIDFixed | framework.CWRCopied,
+		any | framework.IPv6 | framework.TCP | framework.Coalesced | framework.ChecksumVerified,
+		any | framework.IPv4 | framework.UDP | framework.ChecksumBad,
+	}
+	r := newRogue(t)
+	b := r.batch(r.buffers(len(flags)))
+	for i := range b.Packets {
+		p := &b.Packets[i]
+		p.Flags, p.Segments, p.SegmentSize = flags[i], 2, 3
+		p.HeaderLen, p.ChecksumStart, p.ChecksumOffset = 54, 34, 16
+	}
+	if n := r.l.Deliver(0, b); n != len(flags) {
+		t.Fatalf("%d packets were taken", n)
+	}
+	r.h.Stop()
+	if v := r.h.Violation(); v != nil || r.got.Load() != uint64(len(flags)) {
+		t.Errorf("%d packets delivered, violation %v", r.got.Load(), v)
+	}
+}
+
 func (r *rogue) slot(i uint32) *entry { return &r.l.queues[0].rx.slots[i] }
 
 func TestReturnViolations(t *testing.T) {
