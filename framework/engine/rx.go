@@ -147,7 +147,7 @@ func (q *rxQueue) intake(b *framework.Batch) (bad bool) {
 		if p.Flags&(framework.Coalesced|framework.ChecksumBad) != 0 {
 			segments += q.countMarked(p)
 		}
-		if p.Error != framework.NoDrop || !consistent(b, p) {
+		if p.Error != framework.NoDrop || !possible(p.Len) || !consistent(b, p) {
 			bad = true
 		}
 	}
@@ -176,20 +176,24 @@ func (q *rxQueue) countMarked(p *framework.Packet) uint64 {
 	return n - 1
 }
 
-// consistent tells whether a packet's fragments are in the batch and add up.
+// possible tells whether a frame can have that many bytes. Who is above takes no other.
+func possible(n uint32) bool { return n >= shortestFrame && n <= framework.MaxPacketLen }
+
+// consistent tells whether a packet's fragments are in the batch, have something in
+// them and add up.
 func consistent(b *framework.Batch, p *framework.Packet) bool {
 	end := uint64(p.First) + uint64(p.Frags)
 	if p.Frags == 0 || p.Frags > framework.MaxFragments || end > uint64(len(b.Frags)) {
 		return false
 	}
-	if p.Frags == 1 {
-		return b.Frags[p.First].Len == p.Len && p.Len != 0
-	}
 	sum := uint32(0)
 	for i := p.First; i < uint32(end); i++ {
+		if b.Frags[i].Len == 0 {
+			return false
+		}
 		sum += b.Frags[i].Len
 	}
-	return sum == p.Len && sum != 0
+	return sum == p.Len
 }
 
 // dropBad takes the packets that must not be delivered out of the batch.
@@ -223,6 +227,12 @@ func (q *rxQueue) judge(b *framework.Batch, p *framework.Packet) framework.DropR
 		if f.Buffer == framework.NoBuffer {
 			return q.distrust()
 		}
+	}
+	switch {
+	case p.Len > framework.MaxPacketLen:
+		return framework.DropTooLong
+	case !possible(p.Len):
+		return framework.DropDevice
 	}
 	return framework.NoDrop
 }

@@ -251,6 +251,26 @@ func TestTooFewBuffers(t *testing.T) {
 
 // TestDriverReturnsABufferTwice: the second packet is not delivered, and the queue
 // is reset.
+// TestImpossibleLengths: a frame that is shorter or longer than any is a bad frame,
+// like others that a device makes: nothing above would take it, and nothing is reset
+// for it.
+func TestImpossibleLengths(t *testing.T) {
+	r := newRig(t, 1, nil).start()
+	for i, size := range []int{1, 13, 14, framework.MaxPacketLen, framework.MaxPacketLen + 1} {
+		frame := make([]byte, max(size, 16))
+		copy(frame, numbered(i, len(frame)))
+		r.arrive(0, frame[:size], framework.Packet{}, 2000)
+	}
+	r.until("all received", func() bool { return r.rxCount(0, RxPackets) == 5 })
+	r.finish()
+	if short, long := r.rxCount(0, RxDropDevice), r.rxCount(0, RxDropTooLong); short != 2 || long != 1 || len(r.deliveries(0)) != 2 {
+		t.Errorf("dropped %d and %d, delivered %d", short, long, len(r.deliveries(0)))
+	}
+	if r.count(DeviceResets)+r.count(QueueResets)+r.rxCount(0, RxQueueFaults) != 0 {
+		t.Error("a bad frame reset something")
+	}
+}
+
 func TestDriverReturnsABufferTwice(t *testing.T) {
 	r := newRig(t, 1, nil).start()
 	r.dev.mu.Lock()
