@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"nicd/bus"
@@ -29,10 +30,13 @@ type qtest struct {
 	// hangs is told that no answer came for a long time, and ends QEMU.
 	hangs func()
 
-	mu     sync.Mutex // of what follows, and of sending
-	out    []byte
-	sent   uint64 // commands
-	wanted uint64 // the command whose answer reading waits for
+	mu   sync.Mutex // of what follows, and of sending
+	out  []byte
+	sent uint64 // commands
+
+	// wanted is the command whose answer reading waits for. serve does not take mu
+	// to look at it: QEMU takes no more commands while nobody takes its answers.
+	wanted atomic.Uint64
 
 	dead chan struct{} // closed when there will be no more answers
 }
@@ -69,13 +73,13 @@ func (q *qtest) put(command string, addr uint64, size int, v uint32) {
 func (q *qtest) get(command string, addr uint64, size int) uint32 {
 	q.reading.Lock()
 	defer q.reading.Unlock()
+	q.patience.Reset(q.timeout) // before mu, for which a write can wait that QEMU does not take
+	defer q.patience.Stop()
 	q.mu.Lock()
 	q.begin(command, addr, size)
-	q.wanted = q.sent + 1
+	q.wanted.Store(q.sent + 1)
 	q.send()
 	q.mu.Unlock()
-	q.patience.Reset(q.timeout)
-	defer q.patience.Stop()
 	select {
 	case v := <-q.answer:
 		return uint32(v)
@@ -132,10 +136,7 @@ func (q *qtest) serve() error {
 }
 
 func (q *qtest) deliver(answered, v uint64) {
-	q.mu.Lock()
-	wanted := q.wanted == answered
-	q.mu.Unlock()
-	if wanted {
+	if q.wanted.Load() == answered {
 		q.answer <- v
 	}
 }

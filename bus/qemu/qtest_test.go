@@ -1,11 +1,13 @@
 package qemu
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nicd/bus"
 )
@@ -112,5 +114,69 @@ func TestBIOS(t *testing.T) {
 	// cli; hlt; jmp -3, to the hlt
 	if got := image[0xFFF0:0xFFF4]; !slices.Equal(got, []byte{0xFA, 0xF4, 0xEB, 0xFD}) {
 		t.Errorf("code %x", got)
+	}
+}
+
+// TestQtestStorm has more writes under way than the sockets hold: each side must
+// take what the other sends while the other does not take what it sends itself.
+func TestQtestStorm(t *testing.T) {
+	q, qemu, _ := fakeQtest(t, nil)
+	go func() {
+		commands := bufio.NewScanner(qemu)
+		for commands.Scan() {
+			answer := "OK\n"
+			if strings.HasPrefix(commands.Text(), "read") {
+				answer = "OK 0x7\n"
+			}
+			if _, err := io.WriteString(qemu, answer); err != nil {
+				return
+			}
+		}
+	}()
+	const writes = 20000
+	read := make(chan uint32)
+	go func() {
+		for range writes {
+			q.write(0x1000, 4, 1)
+		}
+		read <- q.read(0x1000, 4)
+	}()
+	select {
+	case v := <-read:
+		if v != 7 {
+			t.Errorf("read %#x", v)
+		}
+	case <-time.After(patience):
+		q.conn.Close() // for the writer's sake
+		t.Errorf("stuck; then read %#x", <-read)
+	}
+}
+
+// TestQtestHangs: a QEMU that takes no commands is noticed by whoever reads, though
+// nothing bounds the time that sending takes.
+func TestQtestHangs(t *testing.T) {
+	ours, theirs, err := newPair()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	_ = ours.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+	for err == nil {
+		_, err = ours.Write(make([]byte, 1<<10))
+	}
+	_ = ours.SetWriteDeadline(time.Time{})
+	q := newQtest(ours, nil, 100*time.Millisecond, func() { ours.Close() })
+	go q.serve()
+	read := make(chan uint32)
+	go func() { read <- q.read(0x1000, 4) }()
+	select {
+	case v := <-read:
+		if v != bus.Gone {
+			t.Errorf("read %#x", v)
+		}
+	case <-time.After(patience):
+		ours.Close()
+		<-read
+		t.Error("not noticed")
 	}
 }
