@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -48,7 +49,9 @@ type fakeDevice struct {
 	mute     bool // finished transmit packets raise no interrupt
 	autoTx   bool // the device completes what it is told of at once
 	sent     func(q int, frame []byte, p framework.Packet)
-	stuck    chan struct{} // a running Admin does not return before this is closed
+	// fragments is what sent is for how a packet lies in memory.
+	fragments func(p framework.Packet, frags []framework.Fragment)
+	stuck     chan struct{} // a running Admin does not return before this is closed
 }
 
 func newFakeDevice(queues int) *fakeDevice {
@@ -401,6 +404,9 @@ func (t *fakeTx) Put(b *framework.Batch, from int) int {
 		if f != 0 {
 			t.d.asked++
 		}
+		if t.d.fragments != nil {
+			t.d.fragments(p, b.Fragments(i))
+		}
 		if t.d.sent != nil {
 			var frame []byte
 			for _, f := range b.Fragments(i) {
@@ -467,6 +473,15 @@ func (t *fakeTx) Pending() bool {
 	t.d.mu.Lock()
 	defer t.d.mu.Unlock()
 	return t.ready > 0
+}
+
+// finishNext lets the device send up to the next packet of queue q that asks for a
+// completion.
+func (d *fakeDevice) finishNext(q int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t := d.tx[q]
+	t.finish(1 + slices.Index(t.marked[t.ready:], true))
 }
 
 // finish lets the device send up to n packets of queue q.

@@ -680,6 +680,38 @@ func TestWatchdogWaitsWhilePaused(t *testing.T) {
 	r.finish()
 }
 
+// TestWatchdogOfASlowDevice: packets that were put at one time wait behind each other
+// for longer than the watchdog's patience. The device gets on, so it is let alone until
+// it does not.
+func TestWatchdogOfASlowDevice(t *testing.T) {
+	r := newRig(t, 1, func(r *rig) { r.dev.autoTx = false })
+	r.start()
+	const n = 192
+	for i := range n {
+		r.up.frame(0, framework.Packet{}, 0, numbered(i, 60))
+	}
+	r.until("given to the device", func() bool { return r.txCount(0, TxPackets) == n })
+	for range 5 {
+		done := r.txCount(0, TxFramesDone)
+		r.dev.finishNext(0)
+		r.until("the device gets on", func() bool { return r.txCount(0, TxFramesDone) > done })
+		r.ticks(time.Second)
+	}
+	if r.txCount(0, TxFramesDone) == n {
+		t.Fatal("nothing waits any more: the test tests nothing")
+	}
+	if r.count(WatchdogKicks)+r.count(DeviceResets) != 0 {
+		t.Errorf("a slow device was taken for one that hangs: %s", r.dump())
+	}
+	for range 4 {
+		r.ticks(time.Second)
+	}
+	if r.count(WatchdogKicks) == 0 || r.count(DeviceResets) == 0 {
+		t.Errorf("one that hangs was not noticed: %s", r.dump())
+	}
+	r.finish()
+}
+
 func TestMadeUpCompletions(t *testing.T) {
 	r := newRig(t, 1, nil)
 	r.dev.hangs[0] = true

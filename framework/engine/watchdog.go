@@ -7,7 +7,9 @@ import (
 )
 
 // watchdog looks at the age of the oldest packet that the device was given and
-// has not finished. A queue that hangs is kicked; if it still hangs it is reset;
+// has not finished. A queue that finishes others meanwhile is slow and does not hang:
+// behind a peer that holds it up a full ring can take any time, and not every device
+// says that it is paused. A queue that hangs is kicked; if it still hangs it is reset;
 // if it hangs again soon the device is. Public drivers taught the steps: a lost
 // bell needs no reset, and a reset that does not help must not be repeated all
 // the time.
@@ -19,9 +21,10 @@ type watchdog struct {
 // watched is what the watchdog knows of a queue. Times are Options.Now's.
 type watched struct {
 	step   watchStep
-	oldest int64 // the packet that made it suspect
-	since  int64 // not suspect before: the peer asked for silence until then
-	reset  int64 // when the queue was reset; 0: never
+	oldest int64  // the packet that made it suspect
+	done   uint64 // frames that it had finished when it was looked at last
+	since  int64  // not suspect before: it got on, or the peer asked for silence, until then
+	reset  int64  // when the queue was reset; 0: never
 }
 
 // watchStep is what was done last about a queue.
@@ -51,8 +54,9 @@ func (w *watchdog) look(e *Engine) []fault {
 	for q, t := range e.tx[:e.plan.TxQueues] {
 		oldest := t.oldest.Load()
 		s := &w.queues[q]
-		if e.link.Paused {
-			s.since = now
+		done := e.page.tx[q].counter(int(TxFramesDone)).Load()
+		if e.link.Paused || done != s.done {
+			s.since, s.done = now, done
 		}
 		if oldest == 0 || now-max(oldest, s.since) < int64(e.opts.Watchdog) {
 			s.step = nothingDone
