@@ -22,6 +22,10 @@ type Match struct {
 	MinRevision, MaxRevision int    // of the device interface, Info.Revision
 	Mode                     string // Info.Mode, such as "passthrough"
 	LinkBelow                int    // link up, with a speed below so many Mbit/s
+	Subsystem                uint32 // PCI subsystem: vendor in the upper half, id in the lower
+	// Scattered: the memory that the device shares with its driver is in pages that
+	// only an IOMMU puts side by side.
+	Scattered bool
 }
 
 // DeviceFacts is what a Match looks at.
@@ -30,6 +34,9 @@ type DeviceFacts struct {
 	Revision int    // Info.Revision
 	Mode     string // Info.Mode
 	Link     Link   // as last read; zero before that
+	// Subsystem is as in Match, 0 if it is not known; Scattered likewise.
+	Subsystem uint32
+	Scattered bool
 }
 
 // FactsOf collects the facts about a device of that PCI id.
@@ -44,6 +51,8 @@ func (m Match) Matches(f DeviceFacts) bool {
 		m.MinRevision != 0 && f.Revision < m.MinRevision,
 		m.MaxRevision != 0 && f.Revision > m.MaxRevision,
 		m.Mode != "" && m.Mode != f.Mode,
+		m.Subsystem != 0 && m.Subsystem != f.Subsystem,
+		m.Scattered && !f.Scattered,
 		m.LinkBelow != 0 && (!f.Link.Up || f.Link.Mbps >= m.LinkBelow):
 		return false
 	}
@@ -56,6 +65,9 @@ func (m Match) String() string {
 	var parts []string
 	if m.Device != 0 {
 		parts = append(parts, fmt.Sprintf("device %04x", m.Device))
+	}
+	if m.Subsystem != 0 {
+		parts = append(parts, fmt.Sprintf("subsystem %04x:%04x", m.Subsystem>>16, m.Subsystem&0xffff))
 	}
 	switch {
 	case m.MinRevision != 0 && m.MinRevision == m.MaxRevision:
@@ -72,6 +84,9 @@ func (m Match) String() string {
 	}
 	if m.LinkBelow != 0 {
 		parts = append(parts, fmt.Sprintf("link below %d Mbit/s", m.LinkBelow))
+	}
+	if m.Scattered {
+		parts = append(parts, "memory in small pages")
 	}
 	if parts == nil {
 		return "all devices"

@@ -154,7 +154,7 @@ func TestDeclarationOfAWrongValuePanics(t *testing.T) {
 }
 
 func TestMatch(t *testing.T) {
-	f := DeviceFacts{Device: 0x10d3, Revision: 3, Mode: "passthrough", Link: Link{Up: true, Mbps: 100}}
+	f := DeviceFacts{Device: 0x10d3, Revision: 3, Mode: "passthrough", Link: Link{Up: true, Mbps: 100}, Subsystem: 0x80860000, Scattered: true}
 	for _, c := range []struct {
 		m    Match
 		want bool
@@ -173,6 +173,9 @@ func TestMatch(t *testing.T) {
 		{Match{Mode: "emulation"}, false, "mode emulation"},
 		{Match{LinkBelow: 1000}, true, "link below 1000 Mbit/s"},
 		{Match{LinkBelow: 100}, false, "link below 100 Mbit/s"},
+		{Match{Subsystem: 0x80860000}, true, "subsystem 8086:0000"},
+		{Match{Subsystem: 0x8086a01f}, false, "subsystem 8086:a01f"},
+		{Match{Scattered: true}, true, "memory in small pages"},
 		{Match{Device: 0x10d3, Mode: "emulation"}, false, "device 10d3, mode emulation"},
 	} {
 		if got := c.m.Matches(f); got != c.want {
@@ -183,6 +186,9 @@ func TestMatch(t *testing.T) {
 		}
 	}
 	f.Link.Up = false
+	if (Match{Scattered: true}).Matches(DeviceFacts{}) || (Match{Subsystem: 0x80860000}).Matches(DeviceFacts{}) {
+		t.Error("memory in one piece, or a subsystem that is not known, matches")
+	}
 	if (Match{LinkBelow: 1000}).Matches(f) {
 		t.Error("a link that is down has no speed")
 	}

@@ -120,6 +120,15 @@ var MaxDescriptorBytesQuirk = NewIntQuirk(QuirkInfo{
 	Min:       0, Max: 1 << 20,
 }, 0)
 
+// TxWithinPageQuirk: whether a transmit descriptor may reach from one page into the
+// next.
+var TxWithinPageQuirk = NewBoolQuirk(QuirkInfo{
+	Name:      "tx-within-page",
+	Doc:       "The bytes of a transmit descriptor must lie in one page of 4 KiB, because the device loses what lies in two that only an IOMMU puts side by side; the engine splits fragments there.",
+	Reference: "QEMU net_tx_pkt_add_raw_fragment, vmxnet3 and e1000e: a mapping shorter than the fragment is an error",
+	Live:      true,
+}, false)
+
 // ChecksumTrust says which of a device's checksum verdicts are believed. A bad
 // verdict is never the end of a packet: the port looks for itself.
 type ChecksumTrust uint8

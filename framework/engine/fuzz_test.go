@@ -19,6 +19,7 @@ func FuzzTransmit(f *testing.F) {
 		f.Add(features, uint8(3), uint8(1), describe(tso(frame, 536), []int{1500, 1554}))
 		f.Add(features, uint8(3), uint8(1), describe(uso(udpFrame(3000), 536), []int{1500, 1542}))
 		f.Add(features, uint8(1), uint8(2), describe(partial(frame), []int{20, 31, 40}))
+		f.Add(features, uint8(0), uint8(64|7<<2), describe(tso(frame, 536), []int{1500, 1554}))
 	}
 	f.Fuzz(func(t *testing.T, features, fragments, quirks uint8, data []byte) {
 		fuzzTransmit(t, features, fragments, quirks, data)
@@ -97,6 +98,9 @@ func (x *strictTx) check(p *framework.Packet, frags []framework.Fragment) {
 	}
 	sum := uint32(0)
 	for _, f := range frags {
+		if first := x.buffers.FragmentAddr(f); first>>x.r.pageShift != (first+uint64(f.Len)-1)>>x.r.pageShift {
+			x.t.Errorf("fragment %+v at %#x is in two pages", f, first)
+		}
 		if f.Len == 0 || f.Len > x.r.maxFragLen || !x.buffers.Valid(f) {
 			x.t.Errorf("fragment %+v, %d bytes are allowed", f, x.r.maxFragLen)
 		}
@@ -120,6 +124,9 @@ func fuzzTransmit(t *testing.T, features, fragments, quirks uint8, data []byte) 
 	}
 	if quirks&2 != 0 {
 		_ = set.Set("min-frame", "60")
+	}
+	if quirks&64 != 0 {
+		_ = set.Set("tx-within-page", "true")
 	}
 	plan := Plan{TxDescriptors: 8 << (quirks >> 2 & 7)}
 	plan.MTU = []int{1500, 9000}[quirks>>5&1]

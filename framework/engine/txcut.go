@@ -24,7 +24,7 @@ type cutter struct {
 func (q *txQueue) cutBegin(r *txRules) bool {
 	d, c := &q.draft, &q.cut
 	if d.frags[0].Len < uint32(d.packet.HeaderLen) {
-		q.pull(uint32(d.packet.HeaderLen))
+		q.pull(uint32(d.packet.HeaderLen), r)
 		q.count[TxPullups]++
 	}
 	params, err := gso.Parse(q.buffers.Bytes(d.frags[0])[:d.packet.HeaderLen])
@@ -83,7 +83,7 @@ func (q *txQueue) cutMore(r *txRules) bool {
 // cutOne makes the next segment.
 func (q *txQueue) cutOne(r *txRules) {
 	c, d := &q.cut, &q.draft
-	head := framework.Fragment{Buffer: q.own.get(), Offset: headroom, Len: uint32(c.packet.HeaderLen)}
+	head := q.whole(uint32(c.packet.HeaderLen), r)
 	c.refs, _ = c.segmenter.Next(q.buffers.Bytes(head), c.refs[:0])
 	c.left--
 	d.packet = c.packet
@@ -124,7 +124,7 @@ func (q *txQueue) segmentWork(r *txRules) work {
 	}
 	frags := 0
 	for _, f := range d.frags {
-		n := int((f.Len + r.maxFragLen - 1) / r.maxFragLen)
+		n := r.descriptors(q.buffers, f)
 		frags += n
 		if n > 1 {
 			w |= split

@@ -55,7 +55,11 @@ func (q *txQueue) adapt(what part, flags framework.PacketFlags) {
 			q.fillChecksum()
 		}
 		if flags&framework.VLANTag != 0 {
-			q.insertTag()
+			r := q.rules.Load()
+			q.insertTag(r)
+			if r.pageShift != onePiece {
+				q.split(r)
+			}
 		}
 	}
 	q.commit(what)

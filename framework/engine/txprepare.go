@@ -158,29 +158,28 @@ func (q *txQueue) buffersFor(w work, r *txRules) (int, framework.DropReason) {
 	straddles := w&(sum|seed) != 0 && d.field(q.buffers) == nil
 	if w&gather != 0 || straddles || w&cut != 0 && d.frags[0].Len < uint32(d.packet.HeaderLen) {
 		need++
-		if headerLen(&d.packet) > q.chunk(r) {
+		if headerLen(&d.packet) > q.longestFront(r) {
 			return 0, framework.DropTxTooLong
 		}
 	}
 	if w&tag != 0 && !d.tagFits() {
 		need++
-		if headersOrLess(d) > q.chunk(r) {
+		if headersOrLess(d) > q.longestFront(r) {
 			return 0, framework.DropTxTooLong
 		}
 	}
 	longest := d.packet.Len + 4
 	if w&cut != 0 {
 		longest = uint32(d.packet.HeaderLen) + uint32(d.packet.SegmentSize) + 4
-		n := q.pieces(longest, r)
-		need += 2 + n
-		if n > r.maxFrags {
+		need += 2 + q.pieces(longest, r)
+		if q.mostDescriptors(longest, r) > r.maxFrags {
 			return 0, framework.DropTxTooLong
 		}
 	}
 	if w&(flatten|pad) != 0 {
-		n := q.pieces(max(longest, r.minFrame), r)
-		need += n
-		if n > r.maxFrags {
+		longest = max(longest, r.minFrame)
+		need += q.pieces(longest, r)
+		if q.mostDescriptors(longest, r) > r.maxFrags {
 			return 0, framework.DropTxTooLong
 		}
 	}
@@ -198,11 +197,11 @@ func (q *txQueue) apply(w work, r *txRules) {
 		d.packet.Flags &^= framework.Segment
 	}
 	if w&gather != 0 {
-		q.pull(headerLen(&d.packet))
+		q.pull(headerLen(&d.packet), r)
 		q.count[TxPullups]++
 	}
 	if w&(sum|seed) != 0 && d.field(q.buffers) == nil {
-		q.pull(headerLen(&d.packet))
+		q.pull(headerLen(&d.packet), r)
 		q.count[TxPullups]++
 	}
 	if w&seed != 0 {
@@ -212,22 +211,21 @@ func (q *txQueue) apply(w work, r *txRules) {
 		q.fillChecksum()
 	}
 	if w&tag != 0 {
-		q.insertTag()
+		q.insertTag(r)
 	}
 	if w&(flatten|pad) != 0 {
 		q.copyOut(r, w)
-		return
 	}
-	if w&split != 0 {
+	if w&split != 0 || r.pageShift != onePiece { // what was copied lies elsewhere
 		q.split(r)
 	}
 }
 
 // pull copies the first n bytes into a buffer of the engine's, so that they are
 // in one fragment with room in front.
-func (q *txQueue) pull(n uint32) {
+func (q *txQueue) pull(n uint32, r *txRules) {
 	d := &q.draft
-	f := framework.Fragment{Buffer: q.own.get(), Offset: headroom, Len: n}
+	f := q.whole(n, r)
 	dst := q.buffers.Bytes(f)
 	rest := append(d.spare[:0], f)
 	for _, s := range d.frags {
@@ -292,10 +290,10 @@ const (
 func (d *draft) tagFits() bool { return d.frags[0].Offset >= tagLen && d.frags[0].Len >= tagAt }
 
 // insertTag moves the addresses forward and writes the tag behind them.
-func (q *txQueue) insertTag() {
+func (q *txQueue) insertTag(r *txRules) {
 	d := &q.draft
 	if !d.tagFits() {
-		q.pull(max(headersOrLess(d), tagAt))
+		q.pull(max(headersOrLess(d), tagAt), r)
 	}
 	f := &d.frags[0]
 	f.Offset -= tagLen
@@ -361,13 +359,15 @@ func (q *txQueue) split(r *txRules) {
 	d := &q.draft
 	rest := d.spare[:0]
 	for _, f := range d.frags {
-		for f.Len > r.maxFragLen {
-			rest = append(rest, framework.Fragment{Buffer: f.Buffer, Offset: f.Offset, Len: r.maxFragLen})
-			f.Offset += r.maxFragLen
-			f.Len -= r.maxFragLen
+		for n := r.piece(q.buffers, f); n < f.Len; n = r.piece(q.buffers, f) {
+			rest = append(rest, framework.Fragment{Buffer: f.Buffer, Offset: f.Offset, Len: n})
+			f.Offset += n
+			f.Len -= n
 		}
 		rest = append(rest, f)
 	}
+	if len(rest) > len(d.frags) {
+		q.count[TxSplits]++
+	}
 	d.spare, d.frags = d.frags, rest
-	q.count[TxSplits]++
 }

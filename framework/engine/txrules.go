@@ -38,6 +38,7 @@ type txRules struct {
 	maxFrags    int
 	maxTSOFrags int
 	maxFragLen  uint32
+	pageShift   uint8 // a fragment ends before the next multiple of 1 << pageShift
 	minFrame    uint32
 	contiguous  bool
 	bellDelay   int64 // nanoseconds
@@ -54,12 +55,16 @@ func newTxRules(info *framework.Info, p *Plan, quirks *framework.QuirkSet) *txRu
 		maxTSOLen:   orMax(info.MaxTSOLen, framework.MaxPacketLen),
 		maxFrags:    min(int(orMax(info.MaxTxFragments, framework.MaxFragments)), share, framework.MaxFragments),
 		maxFragLen:  orMax(info.MaxTxFragmentLen, framework.MaxPacketLen),
+		pageShift:   onePiece,
 		minFrame:    uint32(framework.MinFrameQuirk.Get(quirks)),
 		contiguous:  framework.ContiguousHeadersQuirk.Get(quirks),
 		bellDelay:   int64(framework.BellDelayQuirk.Get(quirks)) * 1000,
 		requestEach: max(p.TxDescriptors/8, 1),
 	}
 	r.least, r.most = max(shortestFrame, r.minFrame), min(r.maxLen, r.maxFragLen)
+	if framework.TxWithinPageQuirk.Get(quirks) {
+		r.pageShift = pageShift
+	}
 	r.maxTSOFrags = r.maxFrags
 	if info.MaxTSOFragments > 0 {
 		r.maxTSOFrags = min(info.MaxTSOFragments, share, framework.MaxFragments)
@@ -83,7 +88,7 @@ const (
 	sum                      // compute the checksum
 	gather                   // headers into the first fragment
 	pad                      // to the minimum length
-	split                    // fragments longer than a descriptor carries
+	split                    // fragments longer than a descriptor carries, or in two pages
 	flatten                  // too many fragments
 	seed                     // checksum field without length, for a device that cuts
 	unmark                   // one segment only: no segmentation
@@ -98,11 +103,20 @@ func (r *txRules) ordinary(b *framework.Batch, p *framework.Packet, buffers *fra
 		return false
 	}
 	f := b.Frags[p.First]
-	return f.Len == p.Len && f.Len >= r.least && f.Len <= r.most && buffers.Valid(f)
+	return f.Len == p.Len && f.Len >= r.least && f.Len <= r.most && buffers.Valid(f) && r.crossed(buffers, f) == 0
 }
 
 // offloads are the flags that may make work.
 const offloads = framework.Segment | framework.ChecksumPartial | framework.VLANTag
+
+// shape is how a packet lies in memory.
+type shape struct {
+	frags   int
+	crossed int    // page boundaries inside of fragments
+	longest uint32 // fragment
+	first   uint32 // length of the first fragment
+	front   uint32 // how much of that stays together, with a tag in front of it
+}
 
 // check says why a packet makes no sense, or what has to be done to it.
 func (r *txRules) check(b *framework.Batch, p *framework.Packet, buffers *framework.Buffers) (work, framework.DropReason) {
@@ -110,28 +124,31 @@ func (r *txRules) check(b *framework.Batch, p *framework.Packet, buffers *framew
 	if p.Frags == 0 || p.Frags > framework.MaxFragments || end > uint64(len(b.Frags)) {
 		return 0, framework.DropTxMalformed
 	}
-	total, longest := uint64(0), uint32(0)
+	total, s := uint64(0), shape{frags: int(p.Frags)}
 	for i := p.First; i < uint32(end); i++ {
 		f := b.Frags[i]
 		if f.Len == 0 || !buffers.Valid(f) {
 			return 0, framework.DropTxMalformed
 		}
 		total += uint64(f.Len)
-		longest = max(longest, f.Len)
+		s.longest = max(s.longest, f.Len)
+		s.crossed += r.crossed(buffers, f)
 	}
 	if total != uint64(p.Len) || total < shortestFrame || total > framework.MaxPacketLen {
 		return 0, framework.DropTxMalformed
 	}
 	if p.Flags&offloads == 0 &&
-		int(p.Frags) <= r.maxFrags && longest <= r.maxFragLen && p.Len >= r.minFrame && p.Len <= r.maxLen {
+		s.crossed == 0 && s.frags <= r.maxFrags && s.longest <= r.maxFragLen && p.Len >= r.minFrame && p.Len <= r.maxLen {
 		return nothing, framework.NoDrop
 	}
-	return r.checkMarked(p, b.Frags[p.First].Len, int(p.Frags), longest)
+	s.first, s.front = b.Frags[p.First].Len, r.front(buffers, b.Frags[p.First])
+	return r.checkMarked(p, s)
 }
 
 // checkMarked is check for a packet that is not the ordinary one.
-func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, longest uint32) (work, framework.DropReason) {
+func (r *txRules) checkMarked(p *framework.Packet, s shape) (work, framework.DropReason) {
 	var w work
+	frags, longest := s.frags+s.crossed, s.longest
 	limit := r.maxFrags
 	if p.Flags&framework.ChecksumPartial != 0 {
 		if uint32(p.ChecksumStart)+uint32(p.ChecksumOffset)+2 > p.Len || p.ChecksumStart < 14 {
@@ -153,7 +170,7 @@ func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, long
 	if p.Flags&framework.VLANTag != 0 && !r.features.Has(framework.VLANInsert) {
 		w |= tag
 		frags++ // the tag and the addresses may need a fragment of their own
-		longest = max(longest, first+tagLen)
+		longest = max(longest, s.first+tagLen)
 	}
 	if p.Flags&framework.ChecksumPartial != 0 && w&(cut|seed) == 0 && !r.features.Has(framework.TxChecksum) {
 		w |= sum
@@ -163,12 +180,15 @@ func (r *txRules) checkMarked(p *framework.Packet, first uint32, frags int, long
 	}
 	// Drivers edit the headers of a packet that the device cuts: see
 	// framework.ClearForSegment.
-	if (r.contiguous || w&seed != 0) && w&sum == 0 && p.Flags&framework.ChecksumPartial != 0 && first < headerLen(p) {
+	if (r.contiguous || w&seed != 0) && w&sum == 0 && p.Flags&framework.ChecksumPartial != 0 && s.front < headerLen(p) {
 		w |= gather
 		frags++
 	}
 	if p.Len < r.minFrame {
 		w |= pad
+	}
+	if s.crossed > 0 {
+		w |= split
 	}
 	if longest > r.maxFragLen {
 		w |= split
