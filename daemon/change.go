@@ -49,7 +49,7 @@ func (i *netInterface) outcome(w wish) (o outcome, err error) {
 	i.mu.Lock()
 	info, link := i.info, i.link
 	i.mu.Unlock()
-	if o.quirks, err = framework.ResolveQuirks(i.quirkSources(w, framework.FactsOf(i.deviceID, info, link))); err != nil {
+	if o.quirks, err = framework.ResolveQuirks(i.quirkSources(w, i.facts(info, link))); err != nil {
 		return o, fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
 	if o.values, err = i.driver.valuesOf(o.quirks); err != nil {

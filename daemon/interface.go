@@ -55,6 +55,8 @@ type netInterface struct {
 	control   engine.Control
 	info      framework.Info
 	deviceID  uint16
+	subsystem uint32 // PCI's, as framework.Match has it; 0 is unknown
+	scattered bool   // the arena is in small pages that an IOMMU puts side by side
 	undo      []func()
 	stuck     bool           // the engine, in this process, has not ended
 	followers sync.WaitGroup // of events
@@ -308,13 +310,20 @@ func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) 
 }
 
 // initialQuirks are the values that the driver attaches with: what is known of
-// the device is its id, if that.
+// the device is what its bus says, if that.
 func (i *netInterface) initialQuirks() (map[string]string, error) {
-	r, err := framework.ResolveQuirks(i.quirkSources(i.wish, framework.DeviceFacts{Device: i.deviceID}))
+	r, err := framework.ResolveQuirks(i.quirkSources(i.wish, i.facts(framework.Info{}, framework.Link{})))
 	if err != nil {
 		return nil, err
 	}
 	return i.driver.valuesOf(r)
+}
+
+// facts are what is known of the device, for quirks that go by it.
+func (i *netInterface) facts(info framework.Info, link framework.Link) framework.DeviceFacts {
+	f := framework.FactsOf(i.deviceID, info, link)
+	f.Subsystem, f.Scattered = i.subsystem, i.scattered
+	return f
 }
 
 // attachError says why a plugin did not attach.

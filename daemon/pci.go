@@ -23,7 +23,7 @@ func (i *netInterface) openPCI(host vfio.Host, c *config.VFIODevice) (*openedDev
 	if err != nil {
 		return refused(err)
 	}
-	i.deviceID = function.Device
+	i.deviceID, i.subsystem = function.Device, function.Subsystem
 	if err := i.driver.drives(bus.Info{Address: i.address, Vendor: function.Vendor, Device: function.Device}, i.config.Origin); err != nil {
 		return nil, err
 	}
@@ -51,8 +51,9 @@ func (i *netInterface) openPCI(host vfio.Host, c *config.VFIODevice) (*openedDev
 
 // newArena makes the interface's memory: for a PCI function one piece of physical
 // memory if there is one, because an IOMMU's tables and caches are the better for
-// it, because QEMU's models refuse to send from memory that is in one piece for
-// them and not for its vIOMMU, and because without an IOMMU nothing else will do.
+// it, because QEMU's models lose what they are to send from two pages that only its
+// vIOMMU puts side by side, which takes more descriptors to avoid, and because
+// without an IOMMU nothing else will do.
 func (i *netInterface) newArena(host vfio.Host, size int, handle *vfio.Handle) (*bus.Memory, error) {
 	name := "nicd-" + i.config.Name
 	if handle == nil {
@@ -68,6 +69,7 @@ func (i *netInterface) newArena(host vfio.Host, size int, handle *vfio.Handle) (
 	if handle.NoIOMMU {
 		return nil, fmt.Errorf("%s: without an IOMMU the device needs it: %w", i.config.Device.Origin, err)
 	}
+	i.scattered = true
 	i.log.Info().Err(err).Msg("the arena is in small pages")
 	return bus.NewMemory(name, size)
 }

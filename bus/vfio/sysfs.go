@@ -42,6 +42,7 @@ func (h Host) pci(address string, parts ...string) string {
 type PCIDevice struct {
 	Address        string // "0000:03:00.0"
 	Vendor, Device uint16
+	Subsystem      uint32 // vendor in the upper half, id in the lower; 0 if the kernel does not say
 	Class          uint32 // base class, subclass and interface: 0x020000 for Ethernet
 	Driver         string // kernel driver, "" if none
 	IOMMUGroup     string // "" without an IOMMU
@@ -109,6 +110,7 @@ func (h Host) Find(address string) (PCIDevice, error) {
 		}
 		f.set(v)
 	}
+	d.Subsystem = h.subsystem(address)
 	d.Driver = linkName(h.pci(address, "driver"))
 	d.IOMMUGroup = linkName(h.pci(address, "iommu_group"))
 	d.Interfaces = names(h.pci(address, "net"))
@@ -116,6 +118,18 @@ func (h Host) Find(address string) (PCIDevice, error) {
 		d.VFIODevice = nodes[0]
 	}
 	return d, nil
+}
+
+func (h Host) subsystem(address string) uint32 {
+	vendor, err := readHex(h.pci(address, "subsystem_vendor"))
+	if err != nil {
+		return 0
+	}
+	id, err := readHex(h.pci(address, "subsystem_device"))
+	if err != nil {
+		return 0
+	}
+	return uint32(vendor)<<16 | uint32(id)
 }
 
 // validAddress tells whether s is domain:bus:device.function, and so is safe as

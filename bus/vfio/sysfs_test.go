@@ -76,12 +76,14 @@ func TestListFindsNICs(t *testing.T) {
 	tr, h := newTree(t)
 	tr.device(nic, "0x15ad", "0x07b0", "0x020000", "vmxnet3", "7")
 	tr.file("sys/bus/pci/devices/"+nic+"/net/ens192/address", "")
+	tr.file("sys/bus/pci/devices/"+nic+"/subsystem_vendor", "0x8086\n")
+	tr.file("sys/bus/pci/devices/"+nic+"/subsystem_device", "0x0001\n")
 	tr.device(other, "0x8086", "0x10d3", "0x020000", "vfio-pci", "8")
 	tr.file("sys/bus/pci/devices/"+other+"/vfio-dev/vfio3/dev", "")
 	tr.device(bridge, "0x8086", "0x2918", "0x060100", "", "")
 	got, err := h.List()
 	want := []PCIDevice{
-		{Address: nic, Vendor: 0x15ad, Device: 0x07b0, Class: 0x020000, Driver: "vmxnet3", IOMMUGroup: "7", Interfaces: []string{"ens192"}},
+		{Address: nic, Vendor: 0x15ad, Device: 0x07b0, Subsystem: 0x8086_0001, Class: 0x020000, Driver: "vmxnet3", IOMMUGroup: "7", Interfaces: []string{"ens192"}},
 		{Address: other, Vendor: 0x8086, Device: 0x10d3, Class: 0x020000, Driver: "vfio-pci", IOMMUGroup: "8", VFIODevice: "vfio3"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {

@@ -26,7 +26,7 @@ var chips = []chip{
 	{id: 0x100E, name: "82540EM", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
 	{id: 0x100F, name: "82545EM", queues: 1, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
 	{id: 0x100C, name: "82544GC", queues: 1, reloads: true, eerdDone: 1 << 4, eerdAddr: 8, longest: 4096},
-	{id: 0x10D3, name: "82574L", queues: 2, msix: true, extended: true, express: true,
+	{id: id82574L, name: "82574L", queues: 2, msix: true, extended: true, express: true,
 		eerdDone: 1 << 1, eerdAddr: 2, tctl: tctlMULR, txdctl: txdctlReserved, longest: 8192},
 }
 

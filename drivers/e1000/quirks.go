@@ -20,12 +20,21 @@ var TSOBurstQuirk = framework.NewIntQuirk(framework.QuirkInfo{
 	Driver: driverName,
 }, 0)
 
+// subsystemQEMU is what QEMU's e1000e, an 82574L, says unless it is told otherwise:
+// Intel's vendor id and no subsystem, where boards have one of their maker's.
+const (
+	id82574L      = 0x10D3
+	subsystemQEMU = 0x8086_0000
+)
+
 // quirks are the declarations for all parts: nobody here merges, and then those
 // of each part with a parallel bus.
 func quirks() []framework.Declaration {
 	all := []framework.Declaration{
 		framework.LROOwnerQuirk.Is(framework.LROSoftware, framework.Match{}, "none of the family merges segments"),
 		framework.VLANOneSwitchQuirk.Is(true, framework.Match{}, "8254x manual 13.4.1, CTRL.VME"),
+		framework.TxWithinPageQuirk.Is(true, framework.Match{Device: id82574L, Subsystem: subsystemQEMU, Scattered: true},
+			"QEMU net_tx_pkt_add_raw_fragment, of which the e1000e makes use and the e1000s do not"),
 		framework.TSOMinLinkQuirk.Is(1000, framework.Match{}, "FreeBSD rG2ddf24f8f525, TSO at 10 and 100 Mbit/s hangs em(4)"),
 	}
 	for _, c := range chips {

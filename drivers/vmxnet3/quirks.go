@@ -14,6 +14,8 @@ var quirks = []framework.Declaration{
 		"in UPT nobody merges (netdev 2023-03, lore 20230323200721.27622-1-doshir@vmware.com)"),
 	framework.ContiguousHeadersQuirk.Is(true, framework.Match{},
 		"OpenBSD vmx(4) c95756fbdbd6: the device drops TSO packets whose headers are in two fragments"),
+	framework.TxWithinPageQuirk.Is(true, framework.Match{MaxRevision: 1, Scattered: true},
+		"QEMU net_tx_pkt_add_raw_fragment; its vmxnet3 has revision 1 and none later, where ESXi's have more"),
 	framework.MetadataOnQuirk.Is(framework.LastCompletion, framework.Match{},
 		"Linux, DPDK d08e3c90d4; FreeBSD D23949 dropped every merged packet for reading the first"),
 	framework.SkipsRxSlotsQuirk.Is(true, framework.Match{},

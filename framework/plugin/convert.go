@@ -31,6 +31,7 @@ func descriptionTo(d framework.Description) *driverpb.Description {
 				Device:      uint32(q.When.Device),
 				MinRevision: int64(q.When.MinRevision), MaxRevision: int64(q.When.MaxRevision),
 				Mode: q.When.Mode, LinkBelow: int64(q.When.LinkBelow),
+				Subsystem: q.When.Subsystem, Scattered: q.When.Scattered,
 			},
 		})
 	}
@@ -56,6 +57,7 @@ func descriptionFrom(pb *driverpb.Description) Description {
 				Device:      uint16(w.GetDevice()),
 				MinRevision: int(w.GetMinRevision()), MaxRevision: int(w.GetMaxRevision()),
 				Mode: w.GetMode(), LinkBelow: int(w.GetLinkBelow()),
+				Subsystem: w.GetSubsystem(), Scattered: w.GetScattered(),
 			},
 		})
 	}

@@ -684,6 +684,8 @@ type Match struct {
 	MaxRevision   int64                  `protobuf:"varint,3,opt,name=max_revision,json=maxRevision,proto3" json:"max_revision,omitempty"`
 	Mode          string                 `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
 	LinkBelow     int64                  `protobuf:"varint,5,opt,name=link_below,json=linkBelow,proto3" json:"link_below,omitempty"` // Mbit/s
+	Subsystem     uint32                 `protobuf:"varint,6,opt,name=subsystem,proto3" json:"subsystem,omitempty"`                  // vendor in the upper half, id in the lower
+	Scattered     bool                   `protobuf:"varint,7,opt,name=scattered,proto3" json:"scattered,omitempty"`                  // memory is in small pages
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -751,6 +753,20 @@ func (x *Match) GetLinkBelow() int64 {
 		return x.LinkBelow
 	}
 	return 0
+}
+
+func (x *Match) GetSubsystem() uint32 {
+	if x != nil {
+		return x.Subsystem
+	}
+	return 0
+}
+
+func (x *Match) GetScattered() bool {
+	if x != nil {
+		return x.Scattered
+	}
+	return false
 }
 
 type QuirkInfo struct {
@@ -2233,14 +2249,16 @@ const file_driver_proto_rawDesc = "" +
 	"\x05quirk\x18\x01 \x01(\tR\x05quirk\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value\x12)\n" +
 	"\x04when\x18\x03 \x01(\v2\x15.nicd.driver.v1.MatchR\x04when\x12\x1c\n" +
-	"\treference\x18\x04 \x01(\tR\treference\"\x98\x01\n" +
+	"\treference\x18\x04 \x01(\tR\treference\"\xd4\x01\n" +
 	"\x05Match\x12\x16\n" +
 	"\x06device\x18\x01 \x01(\rR\x06device\x12!\n" +
 	"\fmin_revision\x18\x02 \x01(\x03R\vminRevision\x12!\n" +
 	"\fmax_revision\x18\x03 \x01(\x03R\vmaxRevision\x12\x12\n" +
 	"\x04mode\x18\x04 \x01(\tR\x04mode\x12\x1d\n" +
 	"\n" +
-	"link_below\x18\x05 \x01(\x03R\tlinkBelow\"\xff\x01\n" +
+	"link_below\x18\x05 \x01(\x03R\tlinkBelow\x12\x1c\n" +
+	"\tsubsystem\x18\x06 \x01(\rR\tsubsystem\x12\x1c\n" +
+	"\tscattered\x18\a \x01(\bR\tscattered\"\xff\x01\n" +
 	"\tQuirkInfo\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04type\x18\x02 \x01(\tR\x04type\x12\x18\n" +
