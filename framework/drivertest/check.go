@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/drivertest/rig"
 )
@@ -250,10 +251,37 @@ func (t *c) station(s Setup) *rig.Station {
 	if err != nil {
 		t.Fatalf("bench: %v", err)
 	}
+	for _, a := range t.check.needs {
+		if !provides(st, a) {
+			_ = st.Bus.Close()
+			if st.Close != nil {
+				st.Close()
+			}
+			t.Fatalf("bench: its station has no function for %s: Bench.Lacks has to say why not", a)
+		}
+	}
 	if why, lacks := t.bench.Lacks[FarEnd]; lacks {
 		st.Peer, st.NoLink = nobody{t, why}, func() { t.desert("the link does not come up: " + why) }
 	}
 	return st
+}
+
+// provides tells whether a station has the function that an ability is about, if there
+// is one.
+func provides(s *rig.Station, a Ability) bool {
+	switch a {
+	case LinkControl:
+		return s.SetLink != nil
+	case WireFaults:
+		return s.SetFaults != nil
+	case Unplug:
+		return s.Unplug != nil
+	case Hang:
+		return s.Hang != nil
+	case ModeChange:
+		return s.SetMode != nil
+	}
+	return true
 }
 
 // net runs the driver on a new device, with the link up. The check is not
@@ -274,12 +302,44 @@ func (t *c) net(o on) *rig.Net {
 	if o.Detached {
 		return n
 	}
+	if st.MaxFrame > 0 {
+		n.Info.MaxMTU = min(n.Info.MaxMTU, st.MaxFrame-ethernetHeader) // longer ones nobody would see
+	}
 	if lacks := t.check.features &^ n.Info.Features; lacks != 0 {
 		t.notApplicable("%s does not offer %v", n.Info.Model, lacks)
 	}
 	if start {
 		n.Start()
 		n.WaitLink(true)
+		t.settle(n)
 	}
 	return n
+}
+
+// ethernetHeader is the length of an Ethernet header without a tag.
+const ethernetHeader = 14
+
+// settle has all arrive that was under way to the device before the check, where
+// the wire is not the kit's alone.
+func (t *c) settle(n *rig.Net) {
+	if n.Own == nil {
+		return
+	}
+	n.Inject(marker)
+	n.Until("the first frame", func() bool {
+		for q := range n.Queues.Rx {
+			if len(n.Poll(q)) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+	for v := range n.Config.Interrupts.Vectors {
+		n.Events[v].Take()
+		n.Device.Interrupt(v)
+		if n.Config.Interrupts.Kind == bus.INTx {
+			t.must(n.Bus.UnmaskInterrupt(v))
+		}
+		n.Device.Unmask(v)
+	}
 }

@@ -116,7 +116,7 @@ func toggleEngine(t *c) {
 			case 1:
 				p.Features &^= framework.VLANStrip | framework.VLANInsert
 			case 2:
-				p.MTU = 1500 + 100*(i%3)
+				p.MTU = s.mtuBelow(100 * (i % 3))
 			case 3:
 				p.RxBudget = 1 + i
 			case 4:

@@ -332,6 +332,9 @@ func (t *c) can(a Ability) bool {
 func startFilters(t *c) {
 	n := t.net(on{Options: rig.Options{Stopped: true, Config: oneQueue}})
 	n.Config.Filters = framework.Filters{Multicast: []framework.MAC{groupA}}
+	if n.Info.MaxMulticast == 0 {
+		n.Config.Filters = framework.Filters{AllMulticast: true}
+	}
 	n.Start()
 	n.WaitLink(true)
 	t.accepts(n, map[framework.MAC]bool{rig.MAC: true, broadcast: true, groupA: true, stranger: false})

@@ -131,7 +131,7 @@ func vlanFilter(t *c) {
 	accepts(101, true)
 	n.Change(func(s *framework.Settings) { s.Features |= framework.VLANFilter })
 	accepts(101, false)
-	n.Change(func(s *framework.Settings) { s.MTU = 2000 })
+	n.Change(func(s *framework.Settings) { s.MTU = max(1400, n.Info.MinMTU) })
 	accepts(101, false)
 	accepts(100, true)
 	n.SetFilters(framework.Filters{})
