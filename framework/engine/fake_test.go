@@ -47,8 +47,11 @@ type fakeDevice struct {
 	events   []*bus.Event
 	kind     bus.InterruptKind
 	mute     bool // finished transmit packets raise no interrupt
-	autoTx   bool // the device completes what it is told of at once
-	sent     func(q int, frame []byte, p framework.Packet)
+	// perSegment is how many descriptors each segment of a TSO packet takes, besides
+	// those of the packet's fragments.
+	perSegment int
+	autoTx     bool // the device completes what it is told of at once
+	sent       func(q int, frame []byte, p framework.Packet)
 	// fragments is what sent is for how a packet lies in memory.
 	fragments func(p framework.Packet, frags []framework.Fragment)
 	stuck     chan struct{} // a running Admin does not return before this is closed
@@ -389,11 +392,15 @@ func (t *fakeTx) Put(b *framework.Batch, from int) int {
 	n := 0
 	for i := from; i < len(b.Packets); i++ {
 		p := b.Packets[i]
-		if t.used+int(p.Frags) > t.size-1 {
+		cost := int(p.Frags)
+		if p.Flags&framework.Segment != 0 {
+			cost += t.d.perSegment * int((p.Len-uint32(p.HeaderLen))/uint32(p.SegmentSize))
+		}
+		if t.used+cost > t.size-1 {
 			break
 		}
-		t.used += int(p.Frags)
-		t.costs = append(t.costs, int(p.Frags))
+		t.used += cost
+		t.costs = append(t.costs, cost)
 		t.marked = append(t.marked, p.Flags&framework.Completion != 0)
 		t.unrung++
 		n++

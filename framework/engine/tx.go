@@ -268,8 +268,12 @@ func (q *txQueue) push(now int64) bool {
 			}
 		}
 		n := q.put(now)
+		if n == 0 && q.fifo.len() == 0 {
+			q.dropRefused()
+			n = 1
+		}
 		worked = worked || n > 0
-		if !q.stage.empty() {
+		if !q.stage.empty() && q.fifo.len() > 0 {
 			q.count[TxRingFull]++
 			return worked
 		}
@@ -303,22 +307,65 @@ func (q *txQueue) put(now int64) int {
 	return n
 }
 
-// requestCompletions marks the packets that must produce a completion: the last
-// one, so that an idle queue holds nothing, and one each eighth of the ring, so
-// that a full ring empties.
-func (q *txQueue) requestCompletions() {
+// dropRefused drops the next prepared packet, which the device does not take although
+// it has no other: it needs more descriptors than there are, and would hold up the
+// queue for ever. Of a packet that is cut in software, the last segment counts.
+func (q *txQueue) dropRefused() {
 	s := &q.stage
+	i := s.put
+	s.put++
+	q.releaseStaged(i)
+	if s.plain || s.parts[i] != segment {
+		q.count[TxDropTooLong]++
+	}
+}
+
+// releaseStaged gives back the buffers of prepared packet i.
+func (q *txQueue) releaseStaged(i int) {
+	s := &q.stage
+	if !s.plain {
+		for _, b := range s.of(i) {
+			q.release(b)
+		}
+		return
+	}
+	last := framework.NoBuffer
+	for _, f := range s.out.Fragments(i) {
+		if f.Buffer != last {
+			q.release(f.Buffer)
+			last = f.Buffer
+		}
+	}
+}
+
+// requestCompletions marks the packets that must produce a completion: the last
+// one, so that an idle queue holds nothing, and one before more than an eighth of the
+// ring is used without, so that a full ring empties.
+func (q *txQueue) requestCompletions() {
+	packets := q.stage.out.Packets[q.stage.put:]
 	each := q.rules.Load().requestEach
-	used := 0
-	for i := s.put; i < len(s.out.Packets); i++ {
-		p := &s.out.Packets[i]
-		used += int(p.Frags)
-		if used >= each {
-			p.Flags |= framework.Completion
+	used, next := 0, descriptors(&packets[0])
+	for i := range len(packets) - 1 {
+		used += next
+		if next = descriptors(&packets[i+1]); used+next > each {
+			packets[i].Flags |= framework.Completion
 			used = 0
 		}
 	}
-	s.out.Packets[len(s.out.Packets)-1].Flags |= framework.Completion
+	packets[len(packets)-1].Flags |= framework.Completion
+}
+
+// descriptors is how many of a ring's a packet takes at most: there are devices that
+// want its offloads in one, and one for a few segments.
+func descriptors(p *framework.Packet) int {
+	n := int(p.Frags)
+	if p.Flags&framework.ChecksumPartial != 0 {
+		n++
+	}
+	if p.Flags&framework.Segment != 0 {
+		n += 1 + int(p.Len/uint32(p.SegmentSize))
+	}
+	return n
 }
 
 // ring rings the bell for what was put, unless more is coming and the quirk
@@ -353,19 +400,7 @@ func (q *txQueue) dropAll() {
 	}
 	s := &q.stage
 	for i := s.put; i < len(s.out.Packets); i++ {
-		if !s.plain {
-			for _, b := range s.of(i) {
-				q.release(b)
-			}
-			continue
-		}
-		last := framework.NoBuffer
-		for _, f := range s.out.Fragments(i) {
-			if f.Buffer != last {
-				q.release(f.Buffer)
-				last = f.Buffer
-			}
-		}
+		q.releaseStaged(i)
 	}
 	s.reset()
 	q.cut.abandon(q)

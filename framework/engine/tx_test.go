@@ -359,6 +359,34 @@ func TestRingShare(t *testing.T) {
 	r.finish()
 }
 
+// TestPacketsOfManyDescriptors: some devices take a descriptor for each segment. A ring
+// that is full of few packets empties all the same, and a packet that would not fit an
+// empty ring is dropped and does not hold up those behind it.
+func TestPacketsOfManyDescriptors(t *testing.T) {
+	for _, c := range []struct {
+		size uint16
+		drop uint64
+	}{{100, 0}, {32, 10}} {
+		r := newRig(t, 1, func(r *rig) { r.dev.perSegment = 1 })
+		w := r.listen()
+		r.dev.autoTx = false
+		r.start()
+		frame := tcpFrame(9000, 1, 0x10)
+		for i := range 10 {
+			r.up.frame(0, framework.Packet{}, 0, numbered(i, 60))
+			r.up.frame(0, tso(frame, c.size), 0, frame[:2000], frame[2000:4000], frame[4000:6000], frame[6000:8000], frame[8000:])
+		}
+		r.until("sent or dropped", func() bool {
+			r.dev.finish(0, 255)
+			return r.txCount(0, TxTaken) == 20 && r.txCount(0, TxInFlight) == 0
+		})
+		r.finish()
+		if dropped := r.txCount(0, TxDropTooLong); dropped != c.drop || uint64(w.len()) != 20-c.drop {
+			t.Errorf("segments of %d: %d sent, %d dropped", c.size, w.len(), dropped)
+		}
+	}
+}
+
 func TestLinearise(t *testing.T) {
 	r := newRig(t, 1, func(r *rig) {
 		r.plan.MTU = 9000
