@@ -21,8 +21,9 @@ import (
 	"nicd/proto/adminpb"
 )
 
-// callPatience bounds a call: loading a plugin takes the longest.
-const callPatience = 30 * time.Second
+// callPatience bounds a call: loading a plugin takes the longest, and nicd says
+// itself when it has waited long enough for that.
+const callPatience = 40 * time.Second
 
 // ask calls a running daemon.
 func (f *flags) ask(ctx context.Context, do func(context.Context, adminpb.AdminClient) error) error {

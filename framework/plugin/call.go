@@ -79,6 +79,8 @@ func (p *Process) call(ctx context.Context, op string, rpc func(context.Context)
 	joined, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.life, cancel)()
+	defer p.warnSlow(ctx, op)()
+	limit := remaining(ctx)
 	err := rpc(joined)
 	switch {
 	case err == nil:
@@ -86,11 +88,30 @@ func (p *Process) call(ctx context.Context, op string, rpc func(context.Context)
 	case p.diedDuring(err):
 		return p.exitError(op)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), pluginTimedOut(ctx, err):
-		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ErrTimeout, Detail: "it hangs or is very busy"}
+		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ErrTimeout,
+			Detail: fmt.Sprintf("it hangs, or the machine is too busy for it: it was given %v", limit)}
 	case ctx.Err() != nil:
 		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ctx.Err()}
 	}
 	return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: fromStatus(err)}
+}
+
+// remaining is how much time ctx leaves, as people say it.
+func remaining(ctx context.Context) time.Duration {
+	end, ok := ctx.Deadline()
+	if !ok {
+		return 0
+	}
+	return time.Until(end).Round(100 * time.Millisecond)
+}
+
+// warnSlow has the log say that op is being waited for if that takes long, and
+// until when. What it returns ends that.
+func (p *Process) warnSlow(ctx context.Context, op string) (answered func() bool) {
+	return time.AfterFunc(p.slowAfter, func() {
+		p.log.Warn().Str("operation", op).Dur("waited_ms", p.slowAfter).
+			Msgf("the driver has not answered yet; nicd waits for %v more", remaining(ctx))
+	}).Stop
 }
 
 // pluginTimedOut tells whether the plugin gave up because time is up, which it

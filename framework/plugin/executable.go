@@ -37,7 +37,7 @@ func openExecutable(path, want string) (exe *os.File, sum string, err error) {
 
 // openProgram opens a file that can be executed.
 func openProgram(path string) (*os.File, error) {
-	f, err := os.Open(path)
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0) // a FIFO's opening would wait for a writer
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &Error{Plugin: path, Op: "start", Err: ErrMissing, Detail: "install it or correct the path"}

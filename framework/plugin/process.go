@@ -42,14 +42,20 @@ type Options struct {
 	// "" is the system's place for temporary files.
 	SocketDir string
 	// StartTimeout bounds Start, from opening the file to the plugin's first
-	// answer; 0 is 10 s.
+	// answer; 0 is 30 s.
 	StartTimeout time.Duration
+	// SlowAfter is how long the plugin may take to answer before the log says that
+	// it is being waited for; 0 is 5 s.
+	SlowAfter time.Duration
 }
 
-// Times that plugins get.
+// Times that plugins get. To start and to attach takes a tenth of a second of a
+// processor, but the limits are on the clock: on a machine where tens of others
+// want its processors that was 9 s.
 const (
-	defaultStartTimeout = 10 * time.Second
-	defaultCallTimeout  = 10 * time.Second
+	defaultStartTimeout = 30 * time.Second
+	defaultCallTimeout  = 30 * time.Second
+	defaultSlowAfter    = 5 * time.Second
 	exitGrace           = 500 * time.Millisecond // from being asked to exit to being killed
 	killTimeout         = 5 * time.Second        // from SIGKILL to giving up
 )
@@ -68,6 +74,8 @@ func (o Options) name() string {
 // Process is a running plugin. Its methods are safe for any goroutine.
 type Process struct {
 	name        string
+	log         zerolog.Logger
+	slowAfter   time.Duration
 	proc        *proc
 	client      *goplugin.Client
 	rpc         driverpb.DriverClient
@@ -89,6 +97,9 @@ type Process struct {
 func Start(ctx context.Context, o Options) (*Process, error) {
 	if o.StartTimeout == 0 {
 		o.StartTimeout = defaultStartTimeout
+	}
+	if o.SlowAfter == 0 {
+		o.SlowAfter = defaultSlowAfter
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.StartTimeout)
 	defer cancel()
@@ -134,13 +145,15 @@ const (
 // newProcess makes all that a process needs besides itself.
 func newProcess(o Options) (p *Process, theirs *os.File, err error) {
 	p = &Process{
-		name:     o.name(),
-		proc:     newProc(o.name()),
-		died:     make(chan error, 1),
-		finished: make(chan struct{}),
+		name:      o.name(),
+		slowAfter: o.SlowAfter,
+		proc:      newProc(o.name()),
+		died:      make(chan error, 1),
+		finished:  make(chan struct{}),
 	}
-	p.proc.stdout = &output{log: p.logger(o), stream: "stdout"}
-	p.proc.stderr = &output{log: p.logger(o), stream: "stderr"}
+	p.log = p.logger(o)
+	p.proc.stdout = &output{log: p.log, stream: "stdout"}
+	p.proc.stderr = &output{log: p.log, stream: "stderr"}
 	if p.socketDir, err = os.MkdirTemp(o.SocketDir, "nicd-plugin-"); err != nil {
 		return nil, nil, err
 	}
@@ -170,6 +183,7 @@ func (p *Process) logger(o Options) zerolog.Logger {
 func (p *Process) launch(ctx context.Context, o Options, exe, theirs *os.File) error {
 	stop := context.AfterFunc(ctx, p.proc.kill)
 	defer stop()
+	defer p.warnSlow(ctx, "start")()
 	p.client = goplugin.NewClient(&goplugin.ClientConfig{
 		HandshakeConfig:  handshake,
 		VersionedPlugins: map[int]goplugin.PluginSet{ProtocolVersion: {driverPlugin: &grpcPlugin{}}},
@@ -265,7 +279,7 @@ func (p *Process) startError(ctx context.Context, o Options, err error) error {
 		e.Err = ctx.Err()
 	case ctx.Err() != nil:
 		e.Err = ErrTimeout
-		e.Detail = fmt.Sprintf("it was given %v and then killed", o.StartTimeout)
+		e.Detail = fmt.Sprintf("it hangs, or the machine is too busy for it: it was given %v and then killed", o.StartTimeout)
 	case p.hasExited():
 		e.Err = ErrExited
 		e.Detail = exitDetail(p.proc.state, p.proc.stderr.lastLine())

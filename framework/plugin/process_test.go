@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -243,6 +244,31 @@ func TestAttachFailures(t *testing.T) {
 			}
 			t.Log(err)
 		})
+	}
+}
+
+// Who waits for a slow plugin is told for what, for whom and until when.
+func TestSlowIsSaid(t *testing.T) {
+	o, j := options(t, "attach-hang")
+	o.SlowAfter = 100 * time.Millisecond
+	p, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Kill(context.Background()) })
+	_, config := wire(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := p.Attach(ctx, config); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "it was given ") {
+		t.Error(err)
+	}
+	said := slices.ContainsFunc(j.records(t), func(r map[string]any) bool {
+		message, _ := r["message"].(string)
+		return r["level"] == "warn" && r["pid"] == float64(p.PID()) && r["operation"] == "attach "+config.Name &&
+			strings.Contains(message, "nicd waits for ")
+	})
+	if !said {
+		t.Errorf("the log has %v", j.records(t))
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // mustFail starts a plugin that can't be started and checks that the error is
@@ -52,6 +54,12 @@ func TestNotExecutable(t *testing.T) {
 	}
 	mustFail(t, o, ErrNotExecutable, "chmod +x", "-rw-r--r--")
 	o.Path = t.TempDir()
+	mustFail(t, o, ErrNotExecutable)
+	// Nor a FIFO, which nobody writes to: it is not waited for.
+	o.Path = filepath.Join(t.TempDir(), "plugin")
+	if err := unix.Mkfifo(o.Path, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	mustFail(t, o, ErrNotExecutable)
 }
 
