@@ -357,6 +357,23 @@ func (i *netInterface) endProcess() {
 	}
 }
 
+// stopEngine stops the device, unless the driver does not return: what comes of
+// that is for detach to say.
+func (i *netInterface) stopEngine() {
+	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
+	defer cancel()
+	stopped := make(chan error, 1)
+	go func() { stopped <- i.control.Stop(ctx) }()
+	select {
+	case err := <-stopped:
+		if err != nil {
+			i.log.Debug().Err(err).Msg("stop")
+		}
+	case <-ctx.Done():
+		i.log.Debug().Msg("the driver has not stopped the device yet")
+	}
+}
+
 // detach ends the engine and whoever listens to it.
 func (i *netInterface) detach() {
 	ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
@@ -386,13 +403,7 @@ func (i *netInterface) start(ctx context.Context) error {
 	if err := i.control.Start(ctx, i.plan); err != nil {
 		return fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
-	i.atClose(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), stopPatience)
-		defer cancel()
-		if err := i.control.Stop(ctx); err != nil {
-			i.log.Debug().Err(err).Msg("stop")
-		}
-	})
+	i.atClose(i.stopEngine)
 	if !i.setState(running, "") {
 		return fmt.Errorf("interface %s: %s", i.config.Name, i.failure())
 	}
