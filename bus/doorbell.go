@@ -120,22 +120,18 @@ func (d *Doorbells) place(n uint32) []byte {
 func (d *Doorbells) Idle() bool { return d.done.Load() == d.posted.Load() }
 
 // CarryOut calls write for each register write that was posted before the call,
-// in order. It returns when all of them are done, by whichever goroutine, with
+// in order, and perhaps for some that are posted meanwhile. It returns when all of them are done, by whichever goroutine, with
 // ErrPosted if the page's count is out of range. The device calls it whenever it
 // looks at its doorbells, and so does whoever does something else for the driver
 // that must not overtake its writes. write must not call CarryOut.
 func (d *Doorbells) CarryOut(write func(region int, offset, value uint32)) error {
-	tail := d.tail.Load()
-	if tail == d.carried.Load() {
+	if !d.Pending() {
 		return nil
 	}
 	d.carrying.Lock()
 	defer d.carrying.Unlock()
-	n := d.carried.Load()
-	if int32(tail-n) < 0 {
-		return nil // they have been carried out meanwhile
-	}
-	if tail-n > MaxPosted {
+	n, tail := d.carried.Load(), d.tail.Load()
+	if tail-n > MaxPosted { // or less than 0
 		return ErrPosted
 	}
 	for ; n != tail; n++ {

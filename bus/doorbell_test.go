@@ -274,6 +274,15 @@ func TestPostedCountOutOfRange(t *testing.T) {
 	d.Restart()
 	next := newDoorbells(t, mem)
 	next.Post(2, 8, 1)
+	carried(t, d)
+	tail := Word(mem.Bytes(), tailOffset)
+	tail.Store(tail.Load() - 1) // less than has been carried out
+	if err := d.CarryOut(func(int, uint32, uint32) { t.Error("a write came of it") }); !errors.Is(err, ErrPosted) {
+		t.Errorf("a count that went back: %v", err)
+	}
+	d.Restart()
+	next = newDoorbells(t, mem)
+	next.Post(2, 8, 1)
 	if w := carried(t, d); len(w) != 1 || w[0] != (register{2, 8, 1}) {
 		t.Errorf("after a restart: %+v", w)
 	}
