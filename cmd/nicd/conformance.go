@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -23,6 +24,8 @@ type conformanceFlags struct {
 	bus         string
 	models      []string
 	checks      []string
+	peer        string
+	excuses     []string
 	list, quick bool
 	json        bool
 }
@@ -39,8 +42,12 @@ linter compares the quirks that the driver declares with what the device was see
 to do.
 
 With --bus vfio:0000:03:00.0 the device is a real one (see nicd bind), which nothing
-else uses meanwhile. Its wire is not the kit's, so that what takes a far end is not
-applicable.
+else uses meanwhile. Its far end is then the Linux interface that --peer names: the
+second port of a card, or a NIC on the same switch. It has one queue and no address,
+and is left as it was. Without --peer what takes a far end is not applicable.
+
+What a device is known not to do, though it offers the feature, is not applicable
+with --excuse CHECK=WHY, where CHECK is a check's name or its category.
 
 The exit status is 0 only if no check failed on any device.`,
 		Args: args(0, 1, "a driver"),
@@ -49,6 +56,8 @@ The exit status is 0 only if no check failed on any device.`,
 	cmd.Flags().StringVar(&f.bus, "bus", "sim", "where the devices are: sim, the models in this binary; qemu, QEMU's own; or vfio:ADDRESS, a PCI function that is bound to vfio-pci")
 	cmd.Flags().StringSliceVar(&f.models, "model", nil, "only these models; all that the driver drives if not given")
 	cmd.Flags().StringSliceVar(&f.checks, "check", nil, "only checks whose name begins with one of these")
+	cmd.Flags().StringVar(&f.peer, "peer", "", "with --bus vfio:ADDRESS, the Linux interface that is wired to the device")
+	cmd.Flags().StringArrayVar(&f.excuses, "excuse", nil, "a check or category that the device can't pass, and why: tso=\"fragments\"")
 	cmd.Flags().BoolVar(&f.list, "list", false, "list the checks and run none")
 	cmd.Flags().BoolVar(&f.quick, "quick", false, "take fewer turns where a check takes many")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print JSON, and progress on stderr")
@@ -63,7 +72,14 @@ func (f *conformanceFlags) run(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return &usageError{errors.New("nicd conformance takes a driver")}
 	}
-	benches, err := f.benches(args[0])
+	peer, err := f.openPeer()
+	if err != nil {
+		return err
+	}
+	if peer != nil {
+		defer peer.Close()
+	}
+	benches, err := f.benches(ctx, args[0], peer)
 	if err != nil {
 		return err
 	}
@@ -76,6 +92,11 @@ func (f *conformanceFlags) run(ctx context.Context, args []string) error {
 			fmt.Fprintf(os.Stderr, "%s: %s\n", r.Bench, console.ConformanceSummary(&r))
 		} else {
 			console.Conformance(os.Stdout, &r)
+		}
+	}
+	if peer != nil {
+		if err := peer.Close(); err != nil {
+			return err
 		}
 	}
 	if f.json {
@@ -102,8 +123,43 @@ var conformanceBuses = map[string]struct {
 	}},
 }
 
+// openPeer takes over the far end that the flags ask for, nil if they do not.
+func (f *conformanceFlags) openPeer() (*vfiobench.Peer, error) {
+	if f.peer == "" {
+		return nil, nil
+	}
+	if !strings.HasPrefix(f.bus, busVFIO) {
+		return nil, &usageError{fmt.Errorf("--peer %s: it takes --bus %sADDRESS, other devices have a far end", f.peer, busVFIO)}
+	}
+	return vfiobench.OpenPeer(f.peer)
+}
+
+// excused are the checks that the operator excuses.
+func (f *conformanceFlags) excused() (map[string]string, error) {
+	all := map[string]string{}
+	for _, e := range f.excuses {
+		name, why, ok := strings.Cut(e, "=")
+		if !ok || why == "" {
+			return nil, &usageError{fmt.Errorf("--excuse %s: it takes CHECK=WHY", e)}
+		}
+		if !slices.ContainsFunc(drivertest.Describe(), func(r drivertest.Result) bool { return r.Name == name || strings.HasPrefix(r.Name, name+".") }) {
+			return nil, &usageError{fmt.Errorf("--excuse %s: there is no check or category %q (nicd conformance --list lists them)", e, name)}
+		}
+		all[name] = why
+	}
+	return all, nil
+}
+
+// joined is a map with what is in either.
+func joined(a, b map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, a)
+	maps.Copy(all, b)
+	return all
+}
+
 // benches are those that the flags ask for.
-func (f *conformanceFlags) benches(name string) ([]drivertest.Bench, error) {
+func (f *conformanceFlags) benches(ctx context.Context, name string, peer *vfiobench.Peer) ([]drivertest.Bench, error) {
 	d, err := bundledDriver(name)
 	if err != nil {
 		return nil, err
@@ -111,13 +167,18 @@ func (f *conformanceFlags) benches(name string) ([]drivertest.Bench, error) {
 	if !slices.ContainsFunc(drivertest.Describe(), func(r drivertest.Result) bool { return f.selects(r.Name) }) {
 		return nil, &usageError{fmt.Errorf("no check begins with %s (nicd conformance --list lists them)", strings.Join(f.checks, " or "))}
 	}
-	benches, err := f.openBenches(d)
+	excused, err := f.excused()
+	if err != nil {
+		return nil, err
+	}
+	benches, err := f.openBenches(ctx, d, peer)
 	if err != nil {
 		return nil, err
 	}
 	for i := range benches {
 		b := &benches[i]
 		b.Quick, b.Select = f.quick, f.selects
+		b.Excused = joined(b.Excused, excused)
 		b.Progress = func(r drivertest.Result) {
 			if r.Status == drivertest.Failed {
 				fmt.Fprintf(os.Stderr, "%s: %s failed: %s\n", b.Name, r.Name, strings.Join(r.Problems, "; "))
@@ -127,13 +188,16 @@ func (f *conformanceFlags) benches(name string) ([]drivertest.Bench, error) {
 	return benches, nil
 }
 
+// busVFIO begins a --bus that is one PCI function.
+const busVFIO = "vfio:"
+
 // openBenches are a driver's benches on the bus.
-func (f *conformanceFlags) openBenches(d framework.Driver) ([]drivertest.Bench, error) {
-	if address, ok := strings.CutPrefix(f.bus, "vfio:"); ok {
+func (f *conformanceFlags) openBenches(ctx context.Context, d framework.Driver, peer *vfiobench.Peer) ([]drivertest.Bench, error) {
+	if address, ok := strings.CutPrefix(f.bus, busVFIO); ok {
 		if len(f.models) > 0 {
 			return nil, &usageError{fmt.Errorf("--model %s: a real device is what it is", strings.Join(f.models, ","))}
 		}
-		b, err := vfiobench.New(d, address, vfiobench.Options{})
+		b, err := vfiobench.New(ctx, d, address, vfiobench.Options{Peer: peer})
 		return []drivertest.Bench{b}, err
 	}
 	bus, ok := conformanceBuses[f.bus]

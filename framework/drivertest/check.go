@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/drivertest/rig"
 )
@@ -301,12 +302,44 @@ func (t *c) net(o on) *rig.Net {
 	if o.Detached {
 		return n
 	}
+	if st.MaxFrame > 0 {
+		n.Info.MaxMTU = min(n.Info.MaxMTU, st.MaxFrame-ethernetHeader) // longer ones nobody would see
+	}
 	if lacks := t.check.features &^ n.Info.Features; lacks != 0 {
 		t.notApplicable("%s does not offer %v", n.Info.Model, lacks)
 	}
 	if start {
 		n.Start()
 		n.WaitLink(true)
+		t.settle(n)
 	}
 	return n
+}
+
+// ethernetHeader is the length of an Ethernet header without a tag.
+const ethernetHeader = 14
+
+// settle has all arrive that was under way to the device before the check, where
+// the wire is not the kit's alone.
+func (t *c) settle(n *rig.Net) {
+	if n.Own == nil {
+		return
+	}
+	n.Inject(marker)
+	n.Until("the first frame", func() bool {
+		for q := range n.Queues.Rx {
+			if len(n.Poll(q)) > 0 {
+				return true
+			}
+		}
+		return false
+	})
+	for v := range n.Config.Interrupts.Vectors {
+		n.Events[v].Take()
+		n.Device.Interrupt(v)
+		if n.Config.Interrupts.Kind == bus.INTx {
+			t.must(n.Bus.UnmaskInterrupt(v))
+		}
+		n.Device.Unmask(v)
+	}
 }

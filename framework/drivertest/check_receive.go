@@ -5,6 +5,7 @@ import (
 
 	"nicd/framework"
 	"nicd/framework/drivertest/rig"
+	"nicd/framework/engine"
 )
 
 var receiveChecks = []*check{
@@ -187,6 +188,7 @@ func receiveBudget(t *c) {
 		const frames = 300
 		sending := t.inBackground(func() {
 			for i := range frames {
+				s.awaitRoom(i)
 				s.inject(in(i, 64))
 			}
 		})
@@ -198,6 +200,15 @@ func receiveBudget(t *c) {
 		<-sending
 		s.finish()
 	}
+}
+
+// awaitRoom waits until there are buffers for a frame behind so many others, unless
+// the far end does so by itself.
+func (s *stack) awaitRoom(sent int) {
+	if s.t.can(FlowControl) {
+		return
+	}
+	s.until("frames to be received", func() bool { return uint64(sent) < s.rxCounter(engine.RxPackets)+uint64(s.plan.RxDescriptors/2) })
 }
 
 func receiveAllocates(t *c) {
@@ -279,6 +290,10 @@ func jumboTooLong(t *c) {
 	}}})
 	for _, payload := range []int{1465, 1900, 2040, 2100, 5000, 12000} {
 		long := in(1, payload)
+		if n.MaxFrame > 0 && len(long) > n.MaxFrame {
+			t.Logf("the far end sends no frame of %d bytes", len(long))
+			continue
+		}
 		n.Inject(long, marker)
 		seen := false
 		n.Until("the frame behind a long one", func() bool {

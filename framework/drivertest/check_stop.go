@@ -31,7 +31,7 @@ func stopQuiet(t *c) {
 	}
 	n.Queues.Tx[0].Bell()
 	n.Stop()
-	drain(n)
+	forget(n)
 	t.quiet(n)
 	t.nothing(n, "after Stop")
 	n.Start()
@@ -68,6 +68,7 @@ func stopLoaded(t *c) {
 		if n.Queues.Tx[0].Pending() || n.Queues.Tx[0].Completed(64) != 0 {
 			t.Error("a queue that was just started says that packets are finished")
 		}
+		t.flushLate(n)
 		n.RoundTrip()
 	}
 }
@@ -105,6 +106,7 @@ func restartThousand(t *c) {
 		n.Start()
 	}
 	n.WaitLink(true)
+	t.flushLate(n)
 	drain(n)
 	n.RoundTrip()
 	if now := runtime.NumGoroutine(); now > routines+10 {

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"nicd/framework"
+	"nicd/framework/drivertest/rig"
 	"nicd/framework/engine"
 )
 
@@ -12,6 +13,7 @@ import (
 type port struct {
 	t       *c
 	buffers *framework.Buffers
+	own     func(frame []byte) bool // of rig.Station
 
 	mu        sync.Mutex
 	delivered []arrival
@@ -34,10 +36,10 @@ type arrival struct {
 
 var _ engine.Upper = (*port)(nil)
 
-func newPort(t *c, b *framework.Buffers, send []engine.BufferRange) *port {
+func newPort(t *c, n *rig.Net, send []engine.BufferRange) *port {
 	queues := len(send)
 	p := &port{
-		t: t, buffers: b, away: map[framework.Buffer]bool{},
+		t: t, buffers: n.Buffers, own: n.Own, away: map[framework.Buffer]bool{},
 		kept: make([][]framework.Buffer, queues), back: make([][]framework.Buffer, queues),
 		free: make([][]framework.Buffer, queues), wakeRx: make([]func(), queues), wakeTx: make([]func(), queues),
 	}
@@ -64,7 +66,9 @@ func (p *port) Deliver(queue int, b *framework.Batch) int {
 				p.back[queue] = append(p.back[queue], f.Buffer)
 			}
 		}
-		p.delivered = append(p.delivered, a)
+		if p.own == nil || p.own(a.bytes) {
+			p.delivered = append(p.delivered, a)
+		}
 	}
 	return len(b.Packets)
 }

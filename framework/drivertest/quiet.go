@@ -59,6 +59,27 @@ func drain(n *rig.Net) {
 	}
 }
 
+// forget is drain for a device that is stopped. On a wire that is not the kit's
+// nobody says when what it had sent has arrived.
+func forget(n *rig.Net) {
+	if n.Own != nil {
+		time.Sleep(afterwards)
+	}
+	drain(n)
+}
+
+// flushLate forgets what a device that runs had sent before, where that may still be
+// under way: it has arrived when the next frame has.
+func (t *c) flushLate(n *rig.Net) {
+	if n.Own == nil {
+		return
+	}
+	last := out(1<<30, 70)
+	n.Send(0, last, 200, framework.Packet{})
+	for string(n.Arrives().Bytes) != string(last) {
+	}
+}
+
 // in builds a frame for the device, out one from it.
 func in(seq, payload int) []byte { return rig.Frame{Seq: uint32(seq), Payload: payload}.Build() }
 

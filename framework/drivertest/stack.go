@@ -52,7 +52,7 @@ func (t *c) stack(o stackOptions) *stack {
 	s := &stack{t: t, net: n, info: n.Info, tick: make(chan time.Time)}
 	var own []engine.BufferRange
 	rx := s.ranges(&own)
-	s.port = newPort(t, n.Buffers, own[stackQueues:])
+	s.port = newPort(t, n, own[stackQueues:])
 	var source engine.Interrupter = n.Bus
 	if o.deaf {
 		source = deaf{n.Bus}

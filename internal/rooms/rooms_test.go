@@ -45,11 +45,11 @@ var rooms = map[string]string{
 var mayUse = map[string][]string{
 	"unsafe": {
 		"bus/words.go", "bus/mmio/", "bus/vfio/uapi.go", "framework/ring/view.go", "framework/link/view.go",
-		"port/tap/", "bus/qemu/", "proto/", "guest/init/",
+		"port/tap/", "bus/qemu/", "proto/", "guest/init/", "framework/drivertest/vfiobench/netdev.go",
 	},
 	"golang.org/x/sys/unix": {
 		"bus/", "daemon/socket.go", "daemon/usage.go", "framework/engine/pin.go", "framework/plugin/", "port/tap/", "sim/tap/",
-		"guest/init/",
+		"guest/init/", "framework/drivertest/vfiobench/netdev.go",
 		"lro/testdata/",
 	},
 }

@@ -34,6 +34,13 @@ type Station struct {
 	// Trouble is what the device did that no device may do (access to memory that
 	// is not mapped), nil if nothing.
 	Trouble func() error
+	// Own and Restart are Options.Own and BeforeStart, for a wire that is not the
+	// test's alone, or that keeps what was sent to a stopped device.
+	Own     func(frame []byte) bool
+	Restart func()
+	// MaxFrame is the longest frame that Peer sends and sees, in bytes without
+	// frame check sequence and tag; 0 is any.
+	MaxFrame int
 	// NoLink, if set, ends a test whose link has not come up for some seconds, where
 	// that may be for want of a cable.
 	NoLink func()
@@ -125,6 +132,7 @@ func On(t T, driver framework.Driver, s *Station, opt Options) *Net {
 			t.Errorf("%v", err)
 		}
 	})
+	opt.Own, opt.BeforeStart = s.Own, s.Restart
 	n := &Net{Rig: New(t, driver, s.Bus, opt), Station: s, Bus: s.Bus}
 	if !opt.Stopped && !opt.Detached {
 		n.WaitLink(true)

@@ -56,6 +56,11 @@ type Options struct {
 	Config func(*framework.Config)
 	// Kind of interrupts; the device's best if nil.
 	Kind *bus.InterruptKind
+	// Own, if not nil, tells whether a received frame is the test's. It may change
+	// the frame in place. Nobody sees the others.
+	Own func(frame []byte) bool
+	// BeforeStart, if not nil, is called before each start.
+	BeforeStart func()
 	// Stopped rigs are attached, not started; Detached ones not even that.
 	Stopped, Detached bool
 }
@@ -325,6 +330,9 @@ func (r *Rig) Start() {
 // TryStart starts the device with r.Config and nothing else: no buffer is posted
 // and every vector is masked.
 func (r *Rig) TryStart() error {
+	if r.opt.BeforeStart != nil {
+		r.opt.BeforeStart()
+	}
 	r.mark = r.dmaUsed
 	if err := r.setInterrupts(); err != nil {
 		return err
@@ -501,7 +509,9 @@ func (r *Rig) PollInto(q int, batch *framework.Batch) ([]Received, framework.Ver
 		if uint32(len(got.Bytes)) != p.Len {
 			r.T.Fatalf("packet of %d bytes has fragments of %d", p.Len, len(got.Bytes))
 		}
-		all = append(all, got)
+		if r.opt.Own == nil || r.opt.Own(got.Bytes) {
+			all = append(all, got)
+		}
 	}
 	return all, verdict
 }

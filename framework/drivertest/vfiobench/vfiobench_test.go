@@ -98,7 +98,7 @@ func TestRefused(t *testing.T) {
 		{vmxnet3.New(), "0000:03:00.0", nil, "driver vmxnet3 does not drive 0000:03:00.0 (8086:10d3)"},
 		{e1000.New(), "0000:03:00.0", vfio.ErrNotBound, "nicd bind 0000:03:00.0"},
 	} {
-		_, err := New(c.driver, c.address, Options{Host: host})
+		_, err := New(t.Context(), c.driver, c.address, Options{Host: host})
 		if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %s", c.address, err, c.says)
 		}
