@@ -134,7 +134,7 @@ func load(t *testing.T, o model.Options) {
 	}
 	n.Apply(framework.Reset, func(s *framework.Settings) { s.MTU = 4000 })
 	n.RoundTrip()
-	n.Apply(framework.Live, func(s *framework.Settings) { s.Features &^= framework.VLANStrip | framework.VLANInsert })
+	n.Apply(framework.Reset, func(s *framework.Settings) { s.Features &^= framework.VLANStrip | framework.VLANInsert })
 	if err := n.Device.SetFilters(framework.Filters{Promiscuous: true}); err != nil {
 		t.Fatal(err)
 	}
@@ -158,11 +158,42 @@ func TestOneSwitchForTags(t *testing.T) {
 			if _, err := n.Device.Plan(next); !errors.Is(err, framework.ErrUnsupported) {
 				t.Errorf("vlan-insert without vlan-strip: %v", err)
 			}
-			n.Apply(framework.Live, func(s *framework.Settings) { s.Features &^= framework.VLANStrip | framework.VLANInsert })
+			n.Apply(framework.Reset, func(s *framework.Settings) { s.Features &^= framework.VLANStrip | framework.VLANInsert })
 			f := rig.Frame{Payload: 100, TCI: 0x6123}
 			n.Inject(f.Build())
 			if got := n.Receive(1)[0]; got.Flags&framework.VLANTag != 0 || !bytes.Equal(got.Bytes, f.Build()) {
 				t.Errorf("flags %b, %x", got.Flags, got.Bytes)
+			}
+		})
+	}
+}
+
+// TestTagsInFlight: packets that were put with a tag are never sent without it, also
+// if tags are turned off while a peer holds them up.
+func TestTagsInFlight(t *testing.T) {
+	for chip, kind := range chips {
+		t.Run(chip, func(t *testing.T) {
+			n, _ := start(t, model.Options{Kind: kind}, rig.NetOptions{SimOptions: rig.SimOptions{Limit: 1}})
+			f := rig.Frame{Payload: 100}
+			for range 8 {
+				n.Put(0, f.Build(), 200, framework.Packet{Flags: framework.VLANTag | framework.Completion, VLAN: 0x123})
+			}
+			n.Queues.Tx[0].Bell()
+			n.Change(func(s *framework.Settings) { s.Features &^= framework.VLANStrip | framework.VLANInsert })
+			n.Put(0, f.Build(), 200, framework.Packet{Flags: framework.Completion})
+			n.Queues.Tx[0].Bell()
+			var bare int
+			n.Until("sent", func() bool {
+				for got, ok := n.Peer.TryNext(); ok; got, ok = n.Peer.TryNext() {
+					if bytes.Equal(got.Bytes, f.Build()) {
+						bare++
+					}
+				}
+				n.Reap(0)
+				return n.InFlight(0) == 0 && bare > 0
+			})
+			if bare != 1 {
+				t.Errorf("%d packets without a tag, 1 was to be", bare)
 			}
 		})
 	}

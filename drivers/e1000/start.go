@@ -228,12 +228,18 @@ func check(s *framework.Settings) error {
 	return nil
 }
 
-// Plan: frame size and RSS are set up with the rings.
+// Plan: frame size and RSS are set up with the rings. The switch for tags is one for
+// packets that the device was given before, too: they would go without theirs, into
+// another VLAN.
 func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 	if err := check(&next); err != nil {
 		return framework.Reset, err
 	}
-	return framework.EffectOf(&d.run.cfg.Settings, &next), nil
+	now := &d.run.cfg.Settings
+	if now.Features.Has(framework.VLANInsert) && !next.Features.Has(framework.VLANStrip) {
+		return framework.Reset, nil
+	}
+	return framework.EffectOf(now, &next), nil
 }
 
 // Apply writes the registers that hold settings.
