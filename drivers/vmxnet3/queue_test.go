@@ -356,6 +356,32 @@ func TestMergedSingleUnverified(t *testing.T) {
 	}
 }
 
+// TestMergedAfterTheChange: a merged packet that was received before LRO and rx-csum
+// were turned off is a merged one afterwards. Its checksum is stale, so the device's
+// verdict goes with it.
+func TestMergedAfterTheChange(t *testing.T) {
+	for name, flags := range map[string]uint32{"revision 2": lro | 1448, "revision 1": 0} {
+		b := newBench(t, lroFeatures)
+		b.post()
+		b.run.features.Store(0)
+		b.headers()
+		first := rxComp{where: rcSOP, data: testBuffer, flags: rcTCP | rcIPv4 | flags}
+		if flags != 0 {
+			first.hash = 2
+		}
+		b.fill(0, first)
+		b.fill(1, rxComp{where: rcEOP, data: 54 + 2*1448 - testBuffer, flags: tcp4OK})
+		const want = framework.Coalesced | framework.ChecksumVerified | framework.TCP | framework.IPv4
+		if got := b.one().Flags; got&want != want {
+			t.Errorf("%s: flags %b", name, got)
+		}
+		b.fill(0, rxComp{where: whole, data: 60, flags: rcTCP | rcIPv4 | rcFCSOK})
+		if got := b.one().Flags; got != 0 {
+			t.Errorf("%s: flags %b of a packet that was not merged", name, got)
+		}
+	}
+}
+
 // TestLongWithoutLRO: a long packet is only a merged one if the device was told
 // to merge, now or before.
 func TestLongWithoutLRO(t *testing.T) {

@@ -17,7 +17,7 @@ func (q *rxQueue) finish(last *rxComp) {
 		q.packet.Fail(errorReason(c))
 		return
 	}
-	if framework.Features(q.run.features.Load()).Has(framework.RxChecksum) {
+	if framework.Features(q.run.features.Load()).Has(framework.RxChecksum) || q.mayBeMerged() {
 		p.Flags |= verdict(c)
 	}
 	if c.data&rcTagged != 0 {
@@ -30,6 +30,12 @@ func (q *rxQueue) finish(last *rxComp) {
 		p.Flags |= framework.HashValid
 	}
 	q.coalesced()
+}
+
+// mayBeMerged tells whether the device may have merged segments into the packet. Its
+// verdict is good then, whatever is in force by now: the checksum itself is stale.
+func (q *rxQueue) mayBeMerged() bool {
+	return q.first.merged() || q.run.merges.Load() && q.packet.Packet.Len > q.longest
 }
 
 // errorReason reads why a packet is bad.
