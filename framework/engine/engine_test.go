@@ -761,6 +761,54 @@ func TestCountersOutliveAnEngine(t *testing.T) {
 	}
 }
 
+// TestDeathWhileCounting: wherever an engine dies while it stores a batch's counters,
+// those of the next add up, and none goes back.
+func TestDeathWhileCounting(t *testing.T) {
+	var rx [2][numRxCounters]uint64
+	rx[0] = [numRxCounters]uint64{RxPackets: 30, RxAccepted: 28, RxDelivered: 20, RxSoftwareCoalesced: 2, RxSoftwareSegments: 10, RxDropCRC: 1, RxDropPortFull: 1}
+	rx[1] = [numRxCounters]uint64{RxPackets: 94, RxAccepted: 88, RxDelivered: 60, RxSoftwareCoalesced: 13, RxSoftwareSegments: 41, RxDropCRC: 2, RxDropPortFull: 4}
+	var tx [2][numTxCounters]uint64
+	tx[0] = [numTxCounters]uint64{TxTaken: 30, TxCompleted: 20, TxInFlight: 8, TxDropMalformed: 1, TxDropLinkDown: 1}
+	tx[1] = [numTxCounters]uint64{TxTaken: 94, TxCompleted: 80, TxInFlight: 3, TxDropMalformed: 2, TxDropLinkDown: 9}
+	for k := range max(int(numRxCounters), int(numTxCounters)) + 1 {
+		mem := make([]byte, CountersSize(1, 1))
+		p, err := openPage(mem, 1, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tear := func(b block, i int, before, after uint64) {
+			if i >= k {
+				after = before
+			}
+			b.counter(i).Store(after)
+		}
+		for i := range numRxCounters {
+			tear(p.rx[0], int(i), rx[0][i], rx[1][i])
+		}
+		for i := range numTxCounters {
+			tear(p.tx[0], int(i), tx[0][i], tx[1][i])
+		}
+		p.rx[0].words[0].Store(1)
+		was, _ := ReadCounters(mem, 1, 1)
+		r := newRig(t, 1, func(r *rig) { r.opts.Counters = mem })
+		s := r.e.Counters()
+		if err := Check(s); err != nil || s.Torn || s.Tx[0][TxInFlight] != 0 {
+			t.Errorf("%d words stored: torn %v, %d in flight, %v", k, s.Torn, s.Tx[0][TxInFlight], err)
+		}
+		for i, n := range s.Rx[0] {
+			if n < was.Rx[0][i] {
+				t.Errorf("%d words stored: %s goes back", k, RxCounters[i].Name)
+			}
+		}
+		for i, n := range s.Tx[0] {
+			if n < was.Tx[0][i] && TxCounter(i) != TxInFlight {
+				t.Errorf("%d words stored: %s goes back", k, TxCounters[i].Name)
+			}
+		}
+		r.finish()
+	}
+}
+
 func TestReadCountersDoesNotTrust(t *testing.T) {
 	if _, err := ReadCounters(make([]byte, CountersSize(1, 1)), 1, 1); !errors.Is(err, ErrCounters) {
 		t.Errorf("empty page: %v", err)

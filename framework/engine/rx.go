@@ -56,6 +56,8 @@ func newRxQueue(id int, upper Upper, buffers *framework.Buffers, r BufferRange, 
 	}
 	page.load(q.was[:])
 	q.count = q.was
+	mendRx(&q.count) // if an earlier engine died
+	page.publish(q.count[:], q.was[:])
 	return q
 }
 

@@ -74,9 +74,7 @@ func newTxQueue(id int, upper Upper, buffers *framework.Buffers, r BufferRange, 
 	}
 	page.load(q.was[:])
 	q.count = q.was
-	// What an engine that died had in flight is lost.
-	q.count[TxDropStopped] += q.count[TxInFlight]
-	q.count[TxInFlight] = 0
+	mendTx(&q.count) // if an earlier engine died
 	page.publish(q.count[:], q.was[:])
 	return q
 }
@@ -434,11 +432,7 @@ func (q *txQueue) retire() {
 
 // inFlight is how many packets from above are neither completed nor dropped.
 func (q *txQueue) inFlight() uint64 {
-	n := q.count[TxTaken] - q.count[TxCompleted]
-	for i := TxDropMalformed; i <= TxDropNoBuffer; i++ {
-		n -= q.count[i]
-	}
-	return n
+	return q.count[TxTaken] - q.count[TxCompleted] - droppedTx(&q.count)
 }
 
 func (q *txQueue) publish() {
