@@ -80,7 +80,7 @@ func (i *Interface) set(name, value, origin string) error {
 	if n := nearest(name, append(SettingNames(), quirkNames(i.Driver)...)); n != "" {
 		return fmt.Errorf("there is no such setting; did you mean %q?", n)
 	}
-	return fmt.Errorf("there is no such setting; there are %s, and quirks", strings.Join(SettingNames(), ", "))
+	return fmt.Errorf("there is no such setting; there are %s, and quirks (nicd quirks lists them)", strings.Join(SettingNames(), ", "))
 }
 
 // checkMTU: what the config's check says of IPv6 holds here as well.

@@ -34,7 +34,10 @@ func Reload(w io.Writer, r *adminpb.ReloadReply) {
 	if len(r.Interfaces) == 0 {
 		fmt.Fprintln(w, "nothing is different")
 	}
-	for _, c := range r.Interfaces {
+	for n, c := range r.Interfaces {
+		if n > 0 {
+			fmt.Fprintln(w)
+		}
 		Change(w, c)
 	}
 }

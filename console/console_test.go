@@ -73,6 +73,20 @@ func TestRates(t *testing.T) {
 	}
 }
 
+// TestReportWithoutStreams: nothing is said of processor time for each of no
+// gigabytes.
+func TestReportWithoutStreams(t *testing.T) {
+	for perGigabyte, want := range map[float64]string{
+		0: "2.00 CPU seconds; 3.0 MB resident at most\n", 4: "2.00 CPU seconds, 4.00 per gigabyte received; 3.0 MB resident at most\n",
+	} {
+		var b bytes.Buffer
+		Report(&b, &adminpb.Report{CpuSeconds: 2, CpuSecondsPerGigabyte: perGigabyte, PeakResidentBytes: 3e6})
+		if !strings.HasSuffix(b.String(), want) {
+			t.Errorf("got %q, want %q", b.String(), want)
+		}
+	}
+}
+
 // TestLive: on a terminal the table is drawn over itself and log lines go above
 // it; elsewhere there is nothing but text.
 func TestLive(t *testing.T) {

@@ -18,7 +18,7 @@ func Status(w io.Writer, s *adminpb.StatusReply) {
 		s.Version.GetVersion(), s.Pid, (time.Duration(s.UptimeSeconds) * time.Second), s.CpuSeconds, bytesText(s.ResidentBytes))
 	t := newTable("INTERFACE", "STATE", "LINK", "DRIVER", ">PID", "DEVICE", "PORT", "LRO", "ADDRESS", ">DROPS")
 	for _, i := range s.Interfaces {
-		t.row(i.Name, i.State, linkText(i.Link), i.Driver, i.Pid, i.Device, i.Port, i.LroOwner, strings.Join(i.Addresses, " "), i.Drops)
+		t.row(i.Name, i.State, linkText(i.Link), i.Driver, i.Pid, i.Device, i.Port, i.LroOwner, orDash(strings.Join(i.Addresses, " ")), i.Drops)
 	}
 	t.print(w, nil)
 	reasons(w, s)
@@ -57,7 +57,7 @@ func Interface(w io.Writer, d *adminpb.InterfaceDetail) {
 	fmt.Fprintf(w, "  driver      %s, %s, pid %d, generation %d\n", i.Driver, i.Mode, i.Pid, i.Generation)
 	fmt.Fprintf(w, "  link        %s\n", linkText(i.Link))
 	fmt.Fprintf(w, "  address     %s, MTU %d\n", i.Mac, i.Mtu)
-	fmt.Fprintf(w, "  port        %s %s\n", i.Port, strings.Join(i.Addresses, " "))
+	fmt.Fprintf(w, "  port        %s\n", strings.Join(append([]string{i.Port}, i.Addresses...), " "))
 	fmt.Fprintf(w, "  LRO owner   %s\n", i.LroOwner)
 	fmt.Fprintf(w, "  interrupts  %s\n", d.Interrupts)
 	fmt.Fprintf(w, "  buffers     %d of %d bytes, arena %s\n\n", d.Buffers, d.BufferSize, bytesText(d.ArenaBytes))
@@ -134,13 +134,17 @@ func Drivers(w io.Writer, list []*adminpb.Driver) {
 		for _, id := range d.Devices {
 			ids = append(ids, fmt.Sprintf("%04x:%04x", id.Vendor, id.Device))
 		}
-		used := strings.Join(d.Interfaces, " ")
-		if used == "" {
-			used = "-"
-		}
-		t.row(d.Name, d.Version, d.Source, strings.Join(ids, " "), used)
+		t.row(d.Name, d.Version, d.Source, strings.Join(ids, " "), orDash(strings.Join(d.Interfaces, " ")))
 	}
 	t.print(w, nil)
+}
+
+// orDash is what stands in a column that has nothing to say.
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
 }
 
 // Driver prints one driver, just loaded.
@@ -196,8 +200,11 @@ func Version(w io.Writer, v *adminpb.Version) {
 func Report(w io.Writer, r *adminpb.Report) {
 	fmt.Fprintf(w, "%.1f s measured\n", r.Seconds)
 	rates(w, r.Interfaces, r.Streams, nil)
-	fmt.Fprintf(w, "%.2f CPU seconds, %.2f per gigabyte received; %s resident at most\n",
-		r.CpuSeconds, r.CpuSecondsPerGigabyte, bytesText(r.PeakResidentBytes))
+	perGigabyte := ""
+	if r.CpuSecondsPerGigabyte > 0 { // by streams: without one there is none
+		perGigabyte = fmt.Sprintf(", %.2f per gigabyte received", r.CpuSecondsPerGigabyte)
+	}
+	fmt.Fprintf(w, "%.2f CPU seconds%s; %s resident at most\n", r.CpuSeconds, perGigabyte, bytesText(r.PeakResidentBytes))
 	for _, p := range r.Problems {
 		fmt.Fprintln(w, "problem:", p)
 	}

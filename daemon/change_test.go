@@ -252,7 +252,7 @@ func TestFixedDifferences(t *testing.T) {
 	got := fixedDifferences(was, parse(
 		`log_level = "info"`, `log_level = "warn"`, `flow_control = true`, `loss = 0.5`, `"10.0.0.1/24"`, `"10.0.0.3/24"`,
 		`stream "em0-vmx0"`, `stream "other"`))
-	want := "the daemon block; wire w0: it is another; interface vmx0 (driver, device, port, buffers): it is another; stream other: it is new; stream em0-vmx0: it is gone"
+	want := "the daemon block; wire w0: it is different; interface vmx0 (driver, device, port, buffers): it is different; stream other: it is new; stream em0-vmx0: it is gone"
 	if text := strings.Join(got, "; "); text != want {
 		t.Errorf("got %s\nwant %s", text, want)
 	}

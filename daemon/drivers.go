@@ -186,7 +186,7 @@ func (c *catalogue) load(ctx context.Context, path, sum string, inUse func(name 
 		return nil, err
 	}
 	if users := inUse(d.name); len(users) > 0 {
-		return nil, fmt.Errorf("driver %s is in use by %s: unload it first", d.name, strings.Join(users, ", "))
+		return nil, fmt.Errorf("driver %s is in use by %s: it can't be replaced; name the file as its path in the config and start nicd again", d.name, strings.Join(users, ", "))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

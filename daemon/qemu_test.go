@@ -346,7 +346,7 @@ func TestQEMUBusReload(t *testing.T) {
 		{`netdev = "wire"`, `program = "qemu"` + "\n" + `netdev = "wire"`},
 	} {
 		text = strings.Replace(busText, change[0], change[1], 1)
-		if _, err := d.Reload(t.Context(), false); err == nil || !strings.Contains(err.Error(), "a start of nicd is needed for bus lab: it is another") {
+		if _, err := d.Reload(t.Context(), false); err == nil || !strings.Contains(err.Error(), "a start of nicd is needed for bus lab: it is different") {
 			t.Errorf("%s: %v", change[1], err)
 		}
 	}

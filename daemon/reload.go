@@ -141,7 +141,7 @@ func named[T any](was, is []T, describe func(T) (string, any), add func(string, 
 		case !ok:
 			add("%s: it is new", name)
 		case !reflect.DeepEqual(before, what):
-			add("%s: it is another", name)
+			add("%s: it is different", name)
 		}
 		delete(old, name)
 	}

@@ -157,10 +157,17 @@ func jumbo() []Row {
 func queues() (rows []Row) {
 	for _, n := range []int{1, 2, 4, 8} {
 		rows = append(rows,
-			Row{ID: fmt.Sprintf("q%d-none", n), Queues: n, Streams: 8, Base: fmt.Sprintf("q%d-none", n), Why: fmt.Sprintf("%d queues, LRO off.", n)},
-			Row{ID: fmt.Sprintf("q%d-hardware", n), Queues: n, Streams: 8, LRO: "hardware-only", Base: fmt.Sprintf("q%d-none", n), Why: fmt.Sprintf("%d queues, the device merges.", n)})
+			Row{ID: fmt.Sprintf("q%d-none", n), Queues: n, Streams: 8, Base: fmt.Sprintf("q%d-none", n), Why: queueCount(n) + ", LRO off."},
+			Row{ID: fmt.Sprintf("q%d-hardware", n), Queues: n, Streams: 8, LRO: "hardware-only", Base: fmt.Sprintf("q%d-none", n), Why: queueCount(n) + ", the device merges."})
 	}
 	return group("queues: 8 streams", rows...)
+}
+
+func queueCount(n int) string {
+	if n == 1 {
+		return "1 queue"
+	}
+	return fmt.Sprintf("%d queues", n)
 }
 
 func interrupts() []Row {

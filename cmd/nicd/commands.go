@@ -105,11 +105,20 @@ func configCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			fmt.Printf("%s: good: %d interfaces, %d wires, %d buses, %d streams\n", args[0], len(c.Interfaces), len(c.Wires), len(c.Buses), len(c.Streams))
+			fmt.Printf("%s: good: %s, %s, %s, %s\n", args[0], counted(len(c.Interfaces), "interface", "s"),
+				counted(len(c.Wires), "wire", "s"), counted(len(c.Buses), "bus", "es"), counted(len(c.Streams), "stream", "s"))
 			return nil
 		},
 	})
 	return cmd
+}
+
+// counted is a number of things.
+func counted(n int, thing, plural string) string {
+	if n != 1 {
+		thing += plural
+	}
+	return fmt.Sprintf("%d %s", n, thing)
 }
 
 func vocabulary() config.Vocabulary {

@@ -59,9 +59,7 @@ func (f *matrixFlags) run(ctx context.Context) error {
 		return &usageError{fmt.Errorf("no row begins with %s (nicd matrix --list lists them)", strings.Join(f.rows, " or "))}
 	}
 	if f.list {
-		for _, r := range rows {
-			fmt.Printf("%-20s %s %s\n", r.ID, r.Group+":", r.Why)
-		}
+		list(os.Stdout, rows)
 		return nil
 	}
 	report, err := matrix.Run(ctx, matrix.Options{
@@ -84,6 +82,21 @@ func (f *matrixFlags) run(ctx context.Context) error {
 		return errReported
 	}
 	return nil
+}
+
+// list prints rows under the headings of their groups.
+func list(w io.Writer, rows []matrix.Row) {
+	group := ""
+	for _, r := range rows {
+		if r.Group != group {
+			if group != "" {
+				fmt.Fprintln(w)
+			}
+			group = r.Group
+			fmt.Fprintln(w, group)
+		}
+		fmt.Fprintf(w, "  %-21s  %s\n", r.ID, r.Why)
+	}
 }
 
 // writeTo writes a file, unless it has no name.

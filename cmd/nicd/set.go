@@ -23,9 +23,10 @@ is different afterwards and what each difference takes: nothing (live), a pause
 of the queues (quiesce), or a restart of the device (reset). TCP connections and
 counters go on in any case.
 
-Settings: ` + strings.Join(config.SettingNames(), ", ") + `,
-and every quirk by its name. Features are on, off or, where the framework can do
-them, software; lro is also hardware or hybrid.
+Settings:
+` + lines(config.SettingNames(), 80) + `,
+and every quirk by its name (nicd quirks lists them). Features are on, off or,
+where the framework can do them, software; lro is also hardware or hybrid.
 
 What was set lasts until the config is reloaded or nicd ends.`,
 		Example: "  nicd set vmx0 lro=off\n  nicd set vmx0 mtu=9000 queues=2 tso=software",
@@ -44,6 +45,26 @@ What was set lasts until the config is reloaded or nicd ends.`,
 	}, f)
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be changed and what that takes")
 	return cmd
+}
+
+// lines puts words with commas between them into lines of at most width characters.
+func lines(words []string, width int) string {
+	var b strings.Builder
+	used := 0
+	for i, w := range words {
+		switch {
+		case i == 0:
+		case used+len(", ")+len(w)+len(",") > width:
+			b.WriteString(",\n")
+			used = 0
+		default:
+			b.WriteString(", ")
+			used += len(", ")
+		}
+		b.WriteString(w)
+		used += len(w)
+	}
+	return b.String()
 }
 
 // set says what a change takes, and makes it.

@@ -411,6 +411,27 @@ func TestSendWhileStopped(t *testing.T) {
 	census(t, h, 0)
 }
 
+// TestNothingReclaimedAtFirst: the first engine's buffers are not taken back from
+// anybody.
+func TestNothingReclaimedAtFirst(t *testing.T) {
+	h := newHost(t, small, func(v *Violation) { t.Error(v) })
+	reclaimed := func() (n uint64) {
+		for q := range h.Layout().Queues {
+			n += h.QueueStats(q).Reclaimed
+		}
+		return n
+	}
+	if n := reclaimed(); n != 0 {
+		t.Errorf("%d buffers before the first engine", n)
+	}
+	if err := h.Reset(); err != nil {
+		t.Fatal(err)
+	}
+	if reclaimed() == 0 {
+		t.Error("none after an engine")
+	}
+}
+
 // Engines come and go in the middle of everything; senders and the port's
 // buffers live on, no buffer is lost, and every packet that no engine has taken is
 // counted.

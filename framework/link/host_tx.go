@@ -351,7 +351,8 @@ func (q *hostQueue) hasFree() bool {
 // all locks held and the host stopped.
 func (q *hostQueue) reset() {
 	arena, l := q.host.arena, q.host.layout
-	if q.tx.slots != nil { // there was an engine
+	again := q.tx.slots != nil // there was an engine
+	if again {
 		q.counters.dropped.Add(q.waiting())
 	}
 	q.rx = newPacketReader(arena, l, q.index, ringRx, q.host.buffers)
@@ -361,17 +362,21 @@ func (q *hostQueue) reset() {
 	for _, r := range []*ring{&q.rx.ring, &q.rxReturn.ring, &q.tx.ring, &q.txReturn.ring} {
 		r.clear()
 	}
+	var taken uint64
 	for i := range q.rxPool.Count {
 		if b := q.rxPool.First + framework.Buffer(i); q.host.owners.of(b) == ownerEngine {
 			q.rxReturn.put(b)
-			q.counters.reclaimed.Add(1)
+			taken++
 		}
 	}
 	q.rxReturn.publish()
 	for i := range q.txPool.Count {
 		if b := q.txPool.First + framework.Buffer(i); q.host.owners.move(b, ownerEngine, ownerHost) {
 			q.free = append(q.free, b)
-			q.counters.reclaimed.Add(1)
+			taken++
 		}
+	}
+	if again { // the first engine's buffers were nobody's before
+		q.counters.reclaimed.Add(taken)
 	}
 }

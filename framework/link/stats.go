@@ -15,7 +15,7 @@ type QueueStats struct {
 	Refused   uint64 // Sends that did not take all
 	Misused   uint64 // buffers given back by a port that did not have them
 	Sleeps    uint64 // times the receiver slept
-	Reclaimed uint64 // buffers taken from engines that were gone, or put aside for the first
+	Reclaimed uint64 // buffers taken from engines that were gone
 }
 
 type queueCounters struct {
