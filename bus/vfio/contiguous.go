@@ -201,14 +201,25 @@ func (p hugePool) take(f *os.File, pages int) ([]uint64, error) {
 
 // allocate gives the file its page of that index.
 func (p hugePool) allocate(f *os.File, index int) error {
-	return unix.Fallocate(int(f.Fd()), 0, int64(index)*int64(p.pageSize), int64(p.pageSize))
+	return p.fallocate(f, 0, index)
+}
+
+// fallocate is fallocate(2) of one page. Clearing one takes so long that a signal of
+// the runtime's can come in between, for which the kernel gives up.
+func (p hugePool) fallocate(f *os.File, mode uint32, index int) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), mode, int64(index)*int64(p.pageSize), int64(p.pageSize))
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
 }
 
 // hand gives pages of one file back to the pool, by index, and to another file.
 func (p hugePool) hand(from, to *os.File, pages []int) error {
 	const punch = unix.FALLOC_FL_PUNCH_HOLE | unix.FALLOC_FL_KEEP_SIZE
 	for i, page := range pages {
-		if err := unix.Fallocate(int(from.Fd()), punch, int64(page)*int64(p.pageSize), int64(p.pageSize)); err != nil {
+		if err := p.fallocate(from, punch, page); err != nil {
 			return fmt.Errorf("give a huge page back: %w", err)
 		}
 		if err := p.allocate(to, i); err != nil {
