@@ -120,11 +120,7 @@ func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 	if err := check(&next); err != nil {
 		return framework.Reset, err
 	}
-	now := &d.run.cfg.Settings
-	if next.MTU != now.MTU || next.RSS.Key != now.RSS.Key || (next.Features^now.Features)&framework.RSSHash != 0 {
-		return framework.Reset, nil
-	}
-	return framework.Live, nil
+	return framework.EffectOf(&d.run.cfg.Settings, &next), nil
 }
 
 // Apply makes the device read again what has changed. Plan has checked it.
