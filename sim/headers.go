@@ -30,8 +30,6 @@ const (
 	TCPRst = 0x04
 	TCPPsh = 0x08
 	TCPAck = 0x10
-	TCPUrg = 0x20
-	TCPEce = 0x40
 	TCPCwr = 0x80
 )
 

@@ -28,11 +28,10 @@ import (
 	"nicd/proto/adminpb"
 )
 
+// topology is the text of the config that is run.
+//
 //go:embed topology.hcl
 var topology string
-
-// Topology is the text of the config that is run.
-func Topology() string { return topology }
 
 // Options of a Run. Bundled and Out are needed.
 type Options struct {

@@ -426,8 +426,8 @@ func TestPHYAfterNegotiation(t *testing.T) {
 			t.Error("a partner is known before negotiation")
 		}
 		n.start(0)
-		if !n.m.LinkUp() {
-			t.Error("LinkUp is false")
+		if !n.m.up.Load() {
+			t.Error("it does not know")
 		}
 		for reg, want := range map[uint32]uint16{5: 0x4DE1, 6: 1, 10: 0x3C00, 15: 0x3000, 17: 0xAC00} {
 			if v := n.phyRead(reg); v != want {

@@ -209,9 +209,6 @@ func (m *Model) Resume() {
 	m.host.Wake()
 }
 
-// LinkUp tells whether the link is up.
-func (m *Model) LinkUp() bool { return m.up.Load() }
-
 // Hang makes a transmit queue stop as chips do that hit an erratum: its head
 // does not move any more until the queue is set up anew or the device is reset.
 func (m *Model) Hang(queue int) {
