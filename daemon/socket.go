@@ -52,6 +52,11 @@ func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
 	}
+	turn, err := waitTurn(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
+	}
+	defer turn.Close()
 	if err := k.removeStale(path); err != nil {
 		return nil, err
 	}
@@ -78,6 +83,25 @@ func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 		return nil, fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
 	return &privateListener{UnixListener: listener, path: path}, nil
+}
+
+// waitTurn locks a directory until the file is closed. Of two that find what a dead
+// process left, the second would else remove the socket of the first.
+func waitTurn(dir string) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		err := unix.Flock(int(d.Fd()), unix.LOCK_EX)
+		if err == nil {
+			return d, nil
+		}
+		if !errors.Is(err, unix.EINTR) {
+			d.Close()
+			return nil, fmt.Errorf("lock %s: %w", dir, err)
+		}
+	}
 }
 
 // maxSocketPath is the longest path of a socket: sun_path without the zero at its
@@ -141,16 +165,17 @@ type borrowedListener struct{ *privateListener }
 
 func (l borrowedListener) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
 
-// privateListener removes its socket when it is closed.
+// privateListener removes its socket when it is closed: before it stops listening,
+// since a path where nobody listens may be somebody else's by the time.
 type privateListener struct {
 	*net.UnixListener
 	path string
 }
 
 func (l *privateListener) Close() error {
-	err := l.UnixListener.Close()
-	if removed := os.Remove(l.path); err == nil && !errors.Is(removed, os.ErrNotExist) {
-		err = removed
+	err := os.Remove(l.path)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
 	}
-	return err
+	return errors.Join(err, l.UnixListener.Close())
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -44,5 +45,42 @@ func TestSocketPathLength(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Dir(long)); err == nil {
 		t.Error("a directory was left")
+	}
+}
+
+// Of several that want one path at once, which a dead process has left, one gets it:
+// the others do not take the new socket for the old one.
+func TestSocketRace(t *testing.T) {
+	for range 200 {
+		path := pathOf(t, 40)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left.SetUnlinkOnClose(false)
+		left.Close()
+		const contenders = 4
+		got := make(chan *privateListener, contenders)
+		var racing sync.WaitGroup
+		for range contenders {
+			racing.Go(func() {
+				if l, err := adminSocket.listenPrivate(path); err == nil {
+					got <- l
+				}
+			})
+		}
+		racing.Wait()
+		close(got)
+		n := 0
+		for l := range got {
+			n++
+			l.Close()
+		}
+		if n != 1 {
+			t.Fatalf("%d have the socket", n)
+		}
 	}
 }
