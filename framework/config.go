@@ -119,6 +119,15 @@ type Filters struct {
 	VLANs        *[4096 / 64]uint64 // bit per VLAN id; nil receives all
 }
 
+// VLANTable is the VLANs that are received, a bit for each, with features in force; nil
+// receives all.
+func (f *Filters) VLANTable(features Features) *[4096 / 64]uint64 {
+	if f.Promiscuous || !features.Has(VLANFilter) {
+		return nil
+	}
+	return f.VLANs
+}
+
 // Link is the state of a link.
 type Link struct {
 	Up         bool

@@ -1,6 +1,10 @@
 package framework
 
-import "testing"
+import (
+	"errors"
+	"strings"
+	"testing"
+)
 
 func TestEffectOf(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -24,12 +28,53 @@ func TestEffectOf(t *testing.T) {
 	}
 }
 
-func TestQueuesOf(t *testing.T) {
-	type rx struct{ RxQueue }
+func TestNewQueues(t *testing.T) {
+	type rx struct {
+		RxQueue
+		i int
+	}
 	type tx struct{ TxQueue }
-	a, b := &rx{}, &rx{}
-	q := QueuesOf([]*rx{a, b}, []*tx{})
-	if len(q.Rx) != 2 || q.Rx[0] != RxQueue(a) || q.Rx[1] != RxQueue(b) || len(q.Tx) != 0 {
-		t.Errorf("queues %+v", q)
+	last := errors.New("no memory")
+	makeRx := func(i int) (*rx, error) { return &rx{i: i}, nil }
+	makeTx := func(i int) (*tx, error) {
+		if i == 3 {
+			return nil, last
+		}
+		return &tx{}, nil
+	}
+	q, err := NewQueues(&Config{RxQueues: 2, TxQueues: 3}, makeRx, makeTx)
+	if err != nil || len(q.Rx) != 2 || q.Rx[0].(*rx).i != 0 || q.Rx[1].(*rx).i != 1 || len(q.Tx) != 3 {
+		t.Errorf("queues %+v, %v", q, err)
+	}
+	q, err = NewQueues(&Config{RxQueues: 2, TxQueues: 4}, makeRx, makeTx)
+	if !errors.Is(err, last) || q.Rx != nil || q.Tx != nil || !strings.HasPrefix(err.Error(), "transmit queue 3: ") {
+		t.Errorf("queues %+v, %v", q, err)
+	}
+}
+
+func TestVLANTable(t *testing.T) {
+	var table [4096 / 64]uint64
+	for want, c := range map[*[4096 / 64]uint64]struct {
+		f        Filters
+		features Features
+	}{
+		&table: {Filters{VLANs: &table}, VLANFilter},
+		nil:    {Filters{VLANs: &table, Promiscuous: true}, VLANFilter},
+	} {
+		if got := c.f.VLANTable(c.features); got != want {
+			t.Errorf("%+v: table %p", c, got)
+		}
+	}
+	f := Filters{VLANs: &table}
+	if f.VLANTable(AllFeatures&^VLANFilter) != nil {
+		t.Error("filtered without vlan-filter")
+	}
+}
+
+func TestMACWords(t *testing.T) {
+	mac := MAC{1, 2, 3, 4, 5, 6}
+	low, high := mac.Words()
+	if low != 0x04030201 || high != 0x0605 || MACOf(low, high|0x8000_0000) != mac {
+		t.Errorf("words %#x %#x, %v", low, high, MACOf(low, high))
 	}
 }

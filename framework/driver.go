@@ -14,6 +14,7 @@ package framework
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/rs/zerolog"
 
@@ -166,15 +167,24 @@ type Queues struct {
 	Tx []TxQueue
 }
 
-// QueuesOf are queues of a driver's own types.
-func QueuesOf[R RxQueue, T TxQueue](rx []R, tx []T) (q Queues) {
-	for i := range rx {
-		q.Rx = append(q.Rx, rx[i])
+// NewQueues makes the queues that cfg wants, of a driver's own types, receive queues
+// first. The first error ends it and says which queue it was.
+func NewQueues[R RxQueue, T TxQueue](cfg *Config, rx func(queue int) (R, error), tx func(queue int) (T, error)) (q Queues, err error) {
+	for i := range cfg.RxQueues {
+		r, err := rx(i)
+		if err != nil {
+			return Queues{}, fmt.Errorf("receive queue %d: %w", i, err)
+		}
+		q.Rx = append(q.Rx, r)
 	}
-	for i := range tx {
-		q.Tx = append(q.Tx, tx[i])
+	for i := range cfg.TxQueues {
+		t, err := tx(i)
+		if err != nil {
+			return Queues{}, fmt.Errorf("transmit queue %d: %w", i, err)
+		}
+		q.Tx = append(q.Tx, t)
 	}
-	return q
+	return q, nil
 }
 
 // RxQueue is the receive half of a queue pair. One goroutine owns it at a time;

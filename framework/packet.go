@@ -1,12 +1,28 @@
 package framework
 
-import "fmt"
+import (
+	"encoding/binary"
+	"fmt"
+)
 
 // MAC is an Ethernet address.
 type MAC [6]byte
 
 func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
+}
+
+// MACOf is an address as devices have it in two registers: the first four bytes in
+// the low one, the other two in the lower half of the high one.
+func MACOf(low, high uint32) (m MAC) {
+	binary.LittleEndian.PutUint32(m[:], low)
+	binary.LittleEndian.PutUint16(m[4:], uint16(high))
+	return m
+}
+
+// Words are the two registers of MACOf.
+func (m MAC) Words() (low, high uint32) {
+	return binary.LittleEndian.Uint32(m[:]), uint32(binary.LittleEndian.Uint16(m[4:]))
 }
 
 // Buffer names one of an interface's packet buffers. It is a number, not an

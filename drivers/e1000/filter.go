@@ -1,10 +1,6 @@
 package e1000
 
-import (
-	"encoding/binary"
-
-	"nicd/framework"
-)
+import "nicd/framework"
 
 const (
 	numRAR       = 15   // the sixteenth belongs to management firmware
@@ -39,7 +35,7 @@ func (d *device) applyFilters() {
 	if cfg.Filters.AllMulticast {
 		rctl |= rctlMPE
 	}
-	if vlans := cfg.Filters.VLANs; vlans != nil && cfg.Features.Has(framework.VLANFilter) && !cfg.Filters.Promiscuous {
+	if vlans := cfg.Filters.VLANTable(cfg.Features); vlans != nil {
 		rctl |= rctlVFE
 		d.writeTable(regVFTA, vlanTable(vlans))
 	}
@@ -50,12 +46,12 @@ func (d *device) applyFilters() {
 }
 
 func (d *device) writeRAR(entry int, mac framework.MAC, valid bool) {
-	high := uint32(binary.LittleEndian.Uint16(mac[4:]))
+	low, high := mac.Words()
 	if valid {
 		high |= rahValid
 	}
 	at := 8 * uint32(entry)
-	d.write(regRAL+at, binary.LittleEndian.Uint32(mac[:]))
+	d.write(regRAL+at, low)
 	d.write(regRAH+at, high)
 }
 

@@ -129,9 +129,7 @@ func (h *hardware) permanentMAC() (framework.MAC, error) {
 	if high&rahValid == 0 {
 		return mac, err
 	}
-	binary.LittleEndian.PutUint32(mac[:], low)
-	binary.LittleEndian.PutUint16(mac[4:], uint16(high))
-	return mac, nil
+	return framework.MACOf(low, high), nil
 }
 
 // nvmMAC reads the address from the EEPROM, whose sum has to be right.

@@ -18,8 +18,6 @@ const (
 // run is what a device has from Start to Stop.
 type run struct {
 	cfg     framework.Config
-	rx      []*rxQueue
-	tx      []*txQueue
 	vectors []framework.Vector
 	rctl    uint32
 	totals  []uint64 // of the statistics registers
@@ -39,12 +37,14 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 		return framework.Queues{}, err
 	}
 	d.bringLinkUp(cfg.Features)
-	if err := d.startTx(r); err != nil {
+	queues, err := framework.NewQueues(&cfg,
+		func(i int) (*rxQueue, error) { return d.newRxQueue(r, i, buffer.size) },
+		func(i int) (*txQueue, error) { return d.newTxQueue(r, i) })
+	if err != nil {
 		return framework.Queues{}, fmt.Errorf("e1000: %w", err)
 	}
-	if err := d.startRx(r, buffer.size); err != nil {
-		return framework.Queues{}, fmt.Errorf("e1000: %w", err)
-	}
+	d.startTx(r)
+	d.startRx(r)
 	d.run = r
 	d.route(&cfg.Interrupts)
 	statistics.Read(d.bar, nil) // clears them
@@ -57,7 +57,7 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 		return framework.Queues{}, d.fail(bus.ErrGone)
 	}
 	d.running = true
-	return framework.QueuesOf(r.rx, r.tx), nil
+	return queues, nil
 }
 
 const standardMTU = 1500
@@ -99,21 +99,13 @@ func bufferSize(n uint32) (rxSize, error) {
 	return rxSize{}, fmt.Errorf("e1000: %w: receive buffers of %d bytes", framework.ErrUnsupported, n)
 }
 
-func (d *device) startTx(r *run) error {
-	for i := range r.cfg.TxQueues {
-		q, err := d.newTxQueue(r, i)
-		if err != nil {
-			return fmt.Errorf("transmit queue %d: %w", i, err)
-		}
-		r.tx = append(r.tx, q)
-	}
+func (d *device) startTx(r *run) {
 	if d.chip.express && r.cfg.TxQueues > 1 {
 		d.set(regTARC, tarcCompensate|tarcMultiQueue|tarcErrata)
 		d.set(queueReg(regTARC, 1), tarcCompensate|tarcMultiQueue)
 	}
 	d.write(regTIPG, tipgCopper)
 	d.write(regTCTL, tctlEN|tctlPSP|tctlCollision|tctlRTLC|d.chip.tctl)
-	return nil
 }
 
 func (d *device) newTxQueue(r *run, index int) (*txQueue, error) {
@@ -142,14 +134,7 @@ func (d *device) writeRing(reg uint32, addr uint64, n int) {
 	d.write(reg+regRDT-regRDBAL, 0)
 }
 
-func (d *device) startRx(r *run, size uint32) error {
-	for i := range r.cfg.RxQueues {
-		q, err := d.newRxQueue(r, i, size)
-		if err != nil {
-			return fmt.Errorf("receive queue %d: %w", i, err)
-		}
-		r.rx = append(r.rx, q)
-	}
+func (d *device) startRx(r *run) {
 	// No delays: they are known to hang receive, and throttling does as well.
 	d.write(regRDTR, 0)
 	d.write(regRADV, 0)
@@ -161,7 +146,6 @@ func (d *device) startRx(r *run, size uint32) error {
 		d.write(regMRQC, mrqcRSS)
 	}
 	d.writeRxChecksum(r)
-	return nil
 }
 
 // hashes tells whether received packets are spread over two queues.
@@ -273,10 +257,10 @@ func (d *device) route(plan *framework.VectorPlan) {
 	}
 	r := d.run
 	ivar := uint32(ivarEachWrite) | (uint32(max(plan.AdminVector, 0))|ivarValid)<<ivarOther
-	for q := range r.rx {
+	for q := range r.cfg.RxQueues {
 		ivar |= (uint32(plan.Rx(q)) | ivarValid) << (ivarRx + 4*q)
 	}
-	for q := range r.tx {
+	for q := range r.cfg.TxQueues {
 		if plan.TxInterrupts(q) {
 			ivar |= (uint32(plan.Tx(q)) | ivarValid) << (ivarTx + 4*q)
 		}

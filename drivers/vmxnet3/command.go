@@ -1,7 +1,6 @@
 package vmxnet3
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"nicd/bus"
@@ -73,11 +72,8 @@ func (r registers) command(c command) uint32 {
 }
 
 // permanentMAC is the address that the device was born with.
-func (r registers) permanentMAC() (mac framework.MAC) {
-	low, high := r.command(cmdPermMACLow), r.command(cmdPermMACHigh)
-	binary.LittleEndian.PutUint32(mac[:], low)
-	binary.LittleEndian.PutUint16(mac[4:], uint16(high))
-	return mac
+func (r registers) permanentMAC() framework.MAC {
+	return framework.MACOf(r.command(cmdPermMACLow), r.command(cmdPermMACHigh))
 }
 
 // halt ends all DMA and makes the device forget everything, its shared area

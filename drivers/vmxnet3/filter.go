@@ -42,8 +42,8 @@ func rxMode(f *framework.Filters) uint32 {
 
 // vlanTable is the VLANs that are accepted. Bit 0 lets untagged frames in.
 func vlanTable(f *framework.Filters, features framework.Features) (table [4096 / 64]uint64) {
-	if !f.Promiscuous && f.VLANs != nil && features.Has(framework.VLANFilter) {
-		table = *f.VLANs
+	if vlans := f.VLANTable(features); vlans != nil {
+		table = *vlans
 		table[0] |= 1
 		return table
 	}

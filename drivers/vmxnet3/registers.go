@@ -1,7 +1,6 @@
 package vmxnet3
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 
@@ -73,8 +72,9 @@ func (r registers) negotiate() (revision int, err error) {
 }
 
 func (r registers) setMAC(mac framework.MAC) {
-	r.vd.Write32(regMACL, binary.LittleEndian.Uint32(mac[:]))
-	r.vd.Write32(regMACH, uint32(binary.LittleEndian.Uint16(mac[4:])))
+	low, high := mac.Words()
+	r.vd.Write32(regMACL, low)
+	r.vd.Write32(regMACH, high)
 }
 
 // setShared tells the device where the shared area is; 0 takes it away.

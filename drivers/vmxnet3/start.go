@@ -59,21 +59,10 @@ func (d *device) build(cfg framework.Config) (*run, error) {
 		return nil, err
 	}
 	r.shared, r.addr = shared.Fields, shared.Addr
-	for i := range cfg.TxQueues {
-		q, err := d.newTxQueue(r, i)
-		if err != nil {
-			return nil, fmt.Errorf("transmit queue %d: %w", i, err)
-		}
-		r.queues.Tx = append(r.queues.Tx, q)
-	}
-	for i := range cfg.RxQueues {
-		q, err := d.newRxQueue(r, i)
-		if err != nil {
-			return nil, fmt.Errorf("receive queue %d: %w", i, err)
-		}
-		r.queues.Rx = append(r.queues.Rx, q)
-	}
-	return r, nil
+	r.queues, err = framework.NewQueues(&cfg,
+		func(i int) (*rxQueue, error) { return d.newRxQueue(r, i) },
+		func(i int) (*txQueue, error) { return d.newTxQueue(r, i) })
+	return r, err
 }
 
 // settle does what only an active device takes notice of. Activation may have
