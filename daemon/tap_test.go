@@ -25,7 +25,7 @@ import (
 // startTest runs a config with in-process drivers until the test ends.
 func startTest(t *testing.T, text string) *Daemon {
 	t.Helper()
-	c, err := config.Parse("test.hcl", []byte(text), config.Vocabulary{Drivers: []string{"vmxnet3", "e1000"}})
+	c, err := config.Parse("test.hcl", []byte(text), Vocabulary([]string{"vmxnet3", "e1000"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,6 +64,10 @@ type Variation struct {
 	// DropsWhenShort: a frame that finds descriptors, but too few, is dropped; only
 	// one that finds none waits (QEMU's e1000).
 	DropsWhenShort bool
+	// DropsAcrossPages: a packet of which a descriptor's bytes lie in two pages is not
+	// sent, and not counted anywhere (QEMU's e1000e behind its vIOMMU, if the pages are
+	// not side by side in physical memory too).
+	DropsAcrossPages bool
 	// NoEERD: EERD never says that it is done. Linux and FreeBSD read the EEPROM of
 	// the 8254x by its pins only (e1000_82540.c, e1000_82543.c).
 	NoEERD bool

@@ -111,6 +111,7 @@ type packet struct {
 	parts  int          // its parts are transmitter.parts[parts:]
 	length int
 	some   bool
+	lost   bool // DropsAcrossPages
 }
 
 func (p *packet) tso() bool { return p.first.extended() && p.first.command()&txCmdTSE != 0 }
@@ -119,8 +120,8 @@ func (p *packet) tso() bool { return p.first.extended() && p.first.command()&txC
 // there is no whole packet yet, if the queue hung, or if the packet has to be
 // sent by itself.
 func (t *transmitter) readUnit(q *txQueue, ring []byte, start, tail uint32) (end uint32, ok bool) {
-	u := txUnit{start: start, contexts: t.contexts}
 	undo := len(t.done)
+	u := txUnit{start: start, contexts: t.contexts, before: undo}
 	p := packet{parts: len(t.parts)}
 	for i := start; i != tail; {
 		d := loadTxDescriptor(ring[i*descriptorSize:])
@@ -138,8 +139,12 @@ func (t *transmitter) readUnit(q *txQueue, ring []byte, start, tail uint32) (end
 		if d.command()&txCmdEOP == 0 {
 			continue
 		}
+		if p.lost {
+			t.parts = t.parts[:p.parts]
+			return i, true
+		}
 		p.last = d
-		u.end, u.done = i, len(t.done)
+		u.end = i
 		if t.frame(q, &p, &u) {
 			t.units = append(t.units, u)
 			return i, true
@@ -192,6 +197,7 @@ func (t *transmitter) collect(p *packet, d txDescriptor) bool {
 	if b == nil {
 		return false
 	}
+	p.lost = p.lost || t.model.opt.Variation.DropsAcrossPages && sim.AcrossPages(d.addr, n)
 	p.length += n
 	t.parts = append(t.parts, b)
 	return p.length <= maxTxFrame || p.tso() && p.length <= maxTSOFrame
@@ -211,14 +217,7 @@ func (t *transmitter) send(q *txQueue, end uint32) {
 	u := &t.units[taken]
 	q.head.Store(u.start)
 	t.contexts = u.contexts
-	t.units, t.done = t.units[:taken], t.done[:t.doneBefore(taken)]
-}
-
-func (t *transmitter) doneBefore(unit int) int {
-	if unit == 0 {
-		return 0
-	}
-	return t.units[unit-1].done
+	t.units, t.done = t.units[:taken], t.done[:u.before]
 }
 
 // put sends frames; if not all are taken the queue pauses until Resume.

@@ -73,7 +73,7 @@ type txQueue struct {
 type txUnit struct {
 	start, end uint32 // descriptors, end is not of the unit
 	contexts   [2]txContext
-	done       int // txDones up to the end of this unit
+	before     int // txDones of what is in front of this unit
 	tso        bool
 }
 

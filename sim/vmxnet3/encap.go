@@ -64,8 +64,8 @@ func (t *transmitter) packet(q *txQueue, at, ahead, producer, n int) (descs int,
 			return 0, code
 		}
 		b := t.m.host.Tx.Bytes(addr, d.length())
-		if b == nil {
-			s.drop = true // the access was reported; the packet is lost
+		if b == nil || t.m.opt.Variations.DropsAcrossPages && sim.AcrossPages(addr, d.length()) {
+			s.drop = true // a refused access was reported; the packet is lost
 		} else {
 			t.parts = append(t.parts, b)
 			f.Len += len(b)

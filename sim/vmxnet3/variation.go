@@ -77,6 +77,10 @@ type Variations struct {
 	// queue goes on (V17, QEMU); otherwise the queue stops with an error and an
 	// event.
 	IgnoreTxErrors bool
+	// DropsAcrossPages: a packet of which a descriptor's bytes lie in two pages is
+	// counted as an error and not sent (QEMU behind its vIOMMU, if the pages are not
+	// side by side in physical memory too).
+	DropsAcrossPages bool
 	// OffloadsOnSOP: the checksum, tag and hash fields are set in a packet's first
 	// completion too, not only in its last (V21).
 	OffloadsOnSOP bool
