@@ -81,13 +81,13 @@ func (h *vnetHeader) decode(p *framework.Packet, first []byte) bool {
 	}
 	// The kernel's header length is a hint: what it holds in one piece.
 	length, ok := h.transport(p, first)
-	if !ok || p.Flags&framework.ChecksumPartial == 0 {
+	if !ok || p.Flags&framework.ChecksumPartial == 0 || int(p.ChecksumStart)+int(length) > len(first) {
 		return false
 	}
 	p.HeaderLen = p.ChecksumStart + length
 	p.SegmentSize = binary.LittleEndian.Uint16(h[atGSOSize:])
 	p.Flags |= framework.Segment
-	return int(p.HeaderLen) <= len(first) && p.SegmentSize != 0
+	return p.SegmentSize != 0
 }
 
 // transport says what a packet to be segmented carries, and returns how long the
@@ -109,7 +109,8 @@ func (h *vnetHeader) transport(p *framework.Packet, first []byte) (length uint16
 	if at >= len(first) {
 		return 0, false
 	}
-	return uint16(first[at]>>4) * 4, true
+	length = uint16(first[at]>>4) * 4
+	return length, length >= tcpMinHeaderLen
 }
 
 // ipVersion is the flag of the IP header at an offset.
@@ -126,8 +127,12 @@ func ipVersion(first []byte, at int) framework.PacketFlags {
 	return 0
 }
 
-// tcpDataOffsetAt is where TCP says how long its header is (RFC 9293 section 3.1).
-const tcpDataOffsetAt = 12
+// Where TCP says how long its header is, and how long it is at least (RFC 9293
+// section 3.1).
+const (
+	tcpDataOffsetAt = 12
+	tcpMinHeaderLen = 20
+)
 
 // UDP's header and its checksum in it (RFC 768).
 const (

@@ -78,11 +78,12 @@ func TestCWR(t *testing.T) {
 // No header and frame give a packet that lies about itself.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte{1, 1, 66, 0, 0xa8, 5, 34, 0, 16, 0}, make([]byte, 100))
+	f.Add([]byte{1, 5, 0, 0, 0xa8, 5, 0xfa, 0xff, 6, 0}, append(make([]byte, 14), 0x45, 0)) // UDP, beyond the frame
 	f.Fuzz(func(t *testing.T, header, first []byte) {
 		var h vnetHeader
 		copy(h[:], header)
 		p := framework.Packet{Len: uint32(len(first))}
-		if h.decode(&p, first) && p.Flags&framework.Segment != 0 && (int(p.HeaderLen) > len(first) || p.SegmentSize == 0) {
+		if h.decode(&p, first) && p.Flags&framework.Segment != 0 && (int(p.HeaderLen) > len(first) || p.HeaderLen <= p.ChecksumStart || p.SegmentSize == 0) {
 			t.Fatalf("%+v", p)
 		}
 	})
