@@ -1,6 +1,8 @@
 package e1000
 
 import (
+	"slices"
+
 	"nicd/bus"
 	"nicd/framework"
 )
@@ -38,12 +40,15 @@ var statistics = framework.Statistics{
 	{Offset: 0x4034, Name: "tx_no_carrier", Doc: "frames sent without carrier", Bad: true},
 }
 
-// ReadCounters reports what has been counted since Start.
+// ReadCounters reports what has been counted since Start. What a device that went
+// away meanwhile seems to say is not believed.
 func (d *device) ReadCounters(dst []uint64) error {
+	now := slices.Clone(d.run.totals)
+	statistics.Read(d.bar, now)
 	if d.gone() {
 		return d.fail(bus.ErrGone)
 	}
-	statistics.Read(d.bar, d.run.totals)
-	copy(dst, d.run.totals)
+	d.run.totals = now
+	copy(dst, now)
 	return nil
 }

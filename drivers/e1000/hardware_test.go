@@ -11,9 +11,10 @@ import (
 // board is a register file with an EEPROM and a PHY behind it.
 type board struct {
 	fakeRegion
-	nvm  []uint16 // none: EERD does not answer
-	phy  map[uint32]uint16
-	gone bool
+	nvm     []uint16 // none: EERD does not answer
+	phy     map[uint32]uint16
+	gone    bool
+	answers int // so many reads, and then it is gone; 0: no such end
 }
 
 func newBoard(id uint16) (*board, *hardware) {
@@ -27,6 +28,9 @@ func newBoard(id uint16) (*board, *hardware) {
 func (b *board) Read32(off uint32) uint32 {
 	if b.gone {
 		return bus.Gone
+	}
+	if b.answers--; b.answers == 0 {
+		b.gone = true
 	}
 	return b.regs[off]
 }
@@ -45,6 +49,25 @@ func (b *board) Write32(off, v uint32) {
 		b.regs[off] = v&^0xFFFF | uint32(word) | mdicReady
 		if !ok {
 			b.regs[off] |= mdicError
+		}
+	}
+}
+
+// TestGoneWhileCounting: what a device that goes away seems to have counted is never
+// reported.
+func TestGoneWhileCounting(t *testing.T) {
+	const reads = 32 // of ReadCounters: two counters are wide, and one looks whether the device is there
+	for n := 1; n <= reads; n++ {
+		b, h := newBoard(0x10D3)
+		d := &device{hardware: *h, run: &run{totals: make([]uint64, len(statistics))}}
+		b.regs[statistics[0].Offset], b.answers = 5, n
+		dst := make([]uint64, len(statistics))
+		err := d.ReadCounters(dst)
+		if n < reads && (!errors.Is(err, bus.ErrGone) || dst[0] != 0 || d.run.totals[0] != 0) {
+			t.Errorf("after %d reads: %v, %d", n, err, dst[0])
+		}
+		if n == reads && (err != nil || dst[0] != 5) {
+			t.Errorf("with all reads: %v, %d", err, dst[0])
 		}
 	}
 }
