@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -44,7 +45,11 @@ func (d *decoder) checkDrivers(c *Config) {
 	}
 	for _, i := range c.Interfaces {
 		if !slices.Contains(known, i.Driver) {
-			d.problem(d.at(i.Origin, "driver"), "unknown driver %q of interface %s%s", i.Driver, i.Name, didYouMean(i.Driver, known))
+			hint := didYouMean(i.Driver, known)
+			if nearest(i.Driver, known) == "" {
+				hint += fmt.Sprintf("; one of your own takes a block driver %q { }", i.Driver)
+			}
+			d.problem(d.at(i.Origin, "driver"), "unknown driver %q of interface %s%s", i.Driver, i.Name, hint)
 			continue
 		}
 		if _, ok := c.Driver(i.Driver); !ok {

@@ -338,6 +338,14 @@ var mistakes = []struct {
 	{"one buffer too many in the ring", "receive.post-limit", "82574L", broken{device: rxQueue(brokenRx{
 		post: func(q framework.RxQueue, bufs []framework.Buffer) int { return min(q.Post(bufs)+1, len(bufs)) },
 	})}},
+	{"buffers larger than they are", "receive.buffer-size", "82574L", broken{device: func(d *brokenDevice) {
+		d.start = func(c *framework.Config) error {
+			b := *c.Buffers
+			b.Size = max(b.Size, 2048)
+			c.Buffers = &b
+			return nil
+		}
+	}}},
 	{"pending that polls", "receive.pending", "82574L", broken{device: func(d *brokenDevice) {
 		d.rx = func(q framework.RxQueue) framework.RxQueue {
 			return &brokenRx{RxQueue: q, pending: func(q framework.RxQueue) bool {

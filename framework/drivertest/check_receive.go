@@ -23,6 +23,8 @@ var receiveChecks = []*check{
 		doc: "A packet with more fragments than the batch has left stays for the next Poll, whole."},
 	{name: "receive.budget", run: receiveBudget,
 		doc: "With the smallest budget and with a large one the engine delivers everything, in order."},
+	{name: "receive.buffer-size", run: receiveBufferSize,
+		doc: "Buffers of every size get no more than they hold, or Start refuses a size that the device can't be told."},
 	{name: "receive.allocates-nothing", run: receiveAllocates,
 		doc: "Poll, Post, Bell and Pending allocate nothing."},
 	{name: "jumbo.sizes", run: jumboSizes,
@@ -209,6 +211,32 @@ func (s *stack) awaitRoom(sent int) {
 		return
 	}
 	s.until("frames to be received", func() bool { return uint64(sent) < s.rxCounter(engine.RxPackets)+uint64(s.plan.RxDescriptors/2) })
+}
+
+// receiveBufferSize sends frames that fill a buffer but for a byte, just, and by a
+// byte too much. A device that was told of more than there is writes into the
+// next buffer, which the rig notices.
+func receiveBufferSize(t *c) {
+	for _, size := range []uint32{256, 1000, 2048, 3000, 4096} {
+		n := t.net(on{Options: rig.Options{Stopped: true, BufferSize: size, Buffers: 256, Config: oneQueue}})
+		if err := n.TryStart(); err != nil {
+			t.Logf("buffers of %d bytes: %v", size, err)
+			continue
+		}
+		n.Refill(0)
+		n.UnmaskAll()
+		n.WaitLink(true)
+		longest := ethernetHeader + n.Config.MTU
+		for i, length := range []int{60, int(size) - 1, int(size), int(size) + 1, longest} {
+			if length > longest {
+				continue
+			}
+			f := in(i, length-ethernetHeader-40)
+			n.Inject(f)
+			t.same(n.Receive(1)[0], f)
+		}
+		n.Stop()
+	}
 }
 
 func receiveAllocates(t *c) {
