@@ -2,7 +2,7 @@
 
 GO ?= go
 
-.PHONY: all build test test-guest-drivers test-guest-kernel mutants lint setup generate bench bench-run bench-lro bench-tap clean
+.PHONY: all build test test-guest-drivers test-guest-kernel test-guest-conformance mutants lint setup generate bench bench-run bench-lro bench-tap clean
 
 all: build
 
@@ -24,6 +24,10 @@ test-guest-drivers: ## the kernel's own NIC drivers on our models; writes docs/g
 # Heavy, and needs the network: builds a kernel.
 test-guest-kernel: ## VFIO as Debian's kernels don't have it: iommufd, and devices without an IOMMU
 	NICD_GUEST_KERNEL=1 $(GO) test -v -count=1 -timeout 60m -run 'TestIOMMUFD|TestNoIOMMU' ./guest
+
+# Heavy: minutes.
+test-guest-conformance: ## the conformance kit through VFIO, with a NIC of the kernel's as the far end
+	NICD_GUEST_CONFORMANCE=1 $(GO) test -v -count=1 -timeout 30m -run 'TestConformance$$' ./guest
 
 mutants: ## deletes lro's rules one by one: the tests have to notice each
 	$(GO) run ./internal/mutants

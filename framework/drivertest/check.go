@@ -319,8 +319,8 @@ func (t *c) net(o on) *rig.Net {
 // ethernetHeader is the length of an Ethernet header without a tag.
 const ethernetHeader = 14
 
-// settle has all arrive that was under way to the device before the check, where
-// the wire is not the kit's alone.
+// settle has all arrive that was under way before the check, in either direction,
+// where the wire is not the kit's alone.
 func (t *c) settle(n *rig.Net) {
 	if n.Own == nil {
 		return
@@ -334,6 +334,7 @@ func (t *c) settle(n *rig.Net) {
 		}
 		return false
 	})
+	t.flushLate(n)
 	for v := range n.Config.Interrupts.Vectors {
 		n.Events[v].Take()
 		n.Device.Interrupt(v)

@@ -29,8 +29,8 @@ const roomAgain = 100 * time.Microsecond
 // connect makes the interface an end of w, until close.
 func (e *end) connect(w *sim.Wire) {
 	e.resume, e.done, e.out = make(chan struct{}, 1), make(chan struct{}), make([]byte, maxFrame)
-	e.dev.forget(e.out)
 	e.dev.resume()
+	e.dev.forget(e.out)
 	w.Connect(e)
 	e.all.Go(e.read)
 }

@@ -188,7 +188,8 @@ func (d *netdev) state() (up, running bool, err error) {
 	return r.Uint16()&unix.IFF_UP != 0, r.Uint16()&unix.IFF_RUNNING != 0, nil
 }
 
-// setUp brings the interface up or takes it down.
+// setUp brings the interface up or takes it down, unless it is: to say so again
+// sets its filters anew, after which some are deaf for a second (QEMU's e1000).
 func (d *netdev) setUp(up bool) error {
 	r, err := d.request("its flags", unix.SIOCGIFFLAGS, nil)
 	if err != nil {
@@ -197,6 +198,9 @@ func (d *netdev) setUp(up bool) error {
 	flags := r.Uint16() &^ unix.IFF_UP
 	if up {
 		flags |= unix.IFF_UP
+	}
+	if flags == r.Uint16() {
+		return nil
 	}
 	_, err = d.request("up or down", unix.SIOCSIFFLAGS, func(r *unix.Ifreq) { r.SetUint16(flags) })
 	return err
@@ -216,39 +220,58 @@ func (d *netdev) setMTU(mtu int) error {
 }
 
 // offload is something that the interface does to packets: how it is asked for and
-// set (ETHTOOL_G* and ETHTOOL_S* of include/uapi/linux/ethtool.h), and which bits of
-// the value are meant.
+// set (ETHTOOL_G* and ETHTOOL_S* of include/uapi/linux/ethtool.h), and which bit of
+// the value is meant.
 type offload struct {
 	name     string
 	get, set uint32
-	bits     uint32
+	bit      uint32
+	fixed    bool // some interfaces can't do without, and that does no harm
 }
 
-// offloads are those that merge what arrives, cut what is sent, or sum it, in the
-// order in which the kernel takes them on again.
+// offloads are those that merge what arrives, take its tag out (the kernel's e1000
+// then forgets the priority), cut what is sent, or sum it, in the order in which the
+// kernel takes them on again.
 var offloads = []offload{
-	{"rx-checksum", 0x14, 0x15, 1},
-	{"tx-checksum", 0x16, 0x17, 1},
-	{"TSO", 0x1E, 0x1F, 1},
-	{"GSO", 0x23, 0x24, 1},
-	{"LRO", 0x25, 0x26, 1 << 15}, // ETH_FLAG_LRO
-	{"GRO", 0x2B, 0x2C, 1},
+	{name: "rx-checksum", get: 0x14, set: 0x15, bit: 1},
+	{name: "tx-checksum", get: 0x16, set: 0x17, bit: 1},
+	{name: "TSO", get: 0x1E, set: 0x1F, bit: 1},
+	{name: "GSO", get: 0x23, set: 0x24, bit: 1},
+	{name: "rx-vlan", get: 0x25, set: 0x26, bit: 1 << 8, fixed: true}, // ETH_FLAG_RXVLAN
+	{name: "LRO", get: 0x25, set: 0x26, bit: 1 << 15},                 // ETH_FLAG_LRO
+	{name: "GRO", get: 0x2B, set: 0x2C, bit: 1},
 }
 
-// offload is an offload's value, 0 if the interface has none.
-func (d *netdev) offload(o offload) (value uint32, err error) {
+// offload tells whether an offload is on.
+func (d *netdev) offload(o offload) (on bool, err error) {
+	v, err := d.offloadValue(o)
+	return v&o.bit != 0, err
+}
+
+func (d *netdev) offloadValue(o offload) (uint32, error) {
 	v := ethtoolValue{command: o.get}
-	err = d.ethtool(unsafe.Pointer(&v))
+	err := d.ethtool(unsafe.Pointer(&v))
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return 0, nil
 	}
 	return v.value, err
 }
 
-func (d *netdev) setOffload(o offload, value uint32) error {
-	v := ethtoolValue{command: o.set, value: value}
-	if err := d.ethtool(unsafe.Pointer(&v)); err != nil {
-		return fmt.Errorf("%s: %s to %#x: %w", d.name, o.name, value, err)
+// setOffload turns an offload on or off, unless it is.
+func (d *netdev) setOffload(o offload, on bool) error {
+	was, err := d.offloadValue(o)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", d.name, o.name, err)
+	}
+	v := ethtoolValue{command: o.set, value: was &^ o.bit}
+	if on {
+		v.value |= o.bit
+	}
+	if v.value == was {
+		return nil
+	}
+	if err := d.ethtool(unsafe.Pointer(&v)); err != nil && !o.fixed {
+		return fmt.Errorf("%s: %s: %w", d.name, o.name, err)
 	}
 	return nil
 }

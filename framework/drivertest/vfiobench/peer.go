@@ -126,28 +126,24 @@ func (p *Peer) silence() error {
 
 // plain turns off all that changes packets.
 func (p *Peer) plain() error {
-	was := make([]uint32, len(offloads))
+	// One that is turned off may take others along, so that all are looked at first
+	// and go on in order.
+	was := make([]bool, len(offloads))
 	for i, o := range offloads {
-		v, err := p.dev.offload(o)
+		on, err := p.dev.offload(o)
 		if err != nil {
 			return err
 		}
-		was[i] = v
+		was[i] = on
 	}
-	// One that is turned off may take others along, so that all go on in order.
 	p.back = append(p.back, func() (err error) {
 		for i, o := range offloads {
-			if was[i]&o.bits != 0 {
-				err = errors.Join(err, p.dev.setOffload(o, was[i]))
-			}
+			err = errors.Join(err, p.dev.setOffload(o, was[i]))
 		}
 		return err
 	})
-	for i, o := range offloads {
-		if was[i]&o.bits == 0 {
-			continue
-		}
-		if err := p.dev.setOffload(o, was[i]&^o.bits); err != nil {
+	for _, o := range offloads {
+		if err := p.dev.setOffload(o, false); err != nil {
 			return err
 		}
 	}
