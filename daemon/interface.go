@@ -389,8 +389,21 @@ func (i *netInterface) detach() {
 	i.followers.Wait()
 }
 
-// start makes the device run and packets flow.
+// start makes the device run and packets flow. What the operator sets at the Linux
+// interface in the meantime waits until it can be done.
 func (i *netInterface) start(ctx context.Context) error {
+	i.changing.Lock()
+	err := i.startFlow(ctx)
+	i.changing.Unlock()
+	if err != nil {
+		return err
+	}
+	i.follow()
+	return nil
+}
+
+// startFlow is start. The caller has changing.
+func (i *netInterface) startFlow(ctx context.Context) error {
 	i.host.Configure(i.portSettings(i.inForce()), i.plan.TxQueues)
 	if err := i.port.Attach(i.hub.Interface(i.host)); err != nil {
 		return err
@@ -407,7 +420,6 @@ func (i *netInterface) start(ctx context.Context) error {
 	if !i.setState(running, "") {
 		return fmt.Errorf("interface %s: %s", i.config.Name, i.failure())
 	}
-	i.follow()
 	return nil
 }
 

@@ -1,15 +1,20 @@
 package daemon
 
 import (
+	"context"
 	"crypto/rand"
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
 
+	"nicd/bus"
+	"nicd/drivers/e1000"
+	"nicd/drivers/vmxnet3"
 	"nicd/framework"
 	"nicd/internal/testns"
 	"nicd/port/tap"
@@ -114,6 +119,59 @@ func TestTAPFollowsOperator(t *testing.T) {
 		}
 	}
 	send(t, a, b, "10.77.0.2:0", 1<<20)
+}
+
+// earlyDriver is a vmxnet3's during whose start somebody else acts.
+type earlyDriver struct {
+	framework.Driver
+	act func()
+}
+
+func (d earlyDriver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
+	device, err := d.Driver.Attach(ctx, dev, env)
+	return earlyDevice{device, d.act}, err
+}
+
+type earlyDevice struct {
+	framework.Device
+	act func()
+}
+
+func (d earlyDevice) Start(c framework.Config) (framework.Queues, error) {
+	d.act()
+	return d.Device.Start(c)
+}
+
+// What a network manager sets as soon as it sees the Linux interface, which is
+// before nicd is done with the device, is what the device has.
+func TestTAPFollowsEarlyOperator(t *testing.T) {
+	testns.NeedTAP(t)
+	name := testns.LinkName()
+	mtu := func() int {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			t.Error(err)
+			return 0
+		}
+		return link.Attrs().MTU
+	}
+	var once sync.Once
+	driver := earlyDriver{vmxnet3.New(), func() {
+		once.Do(func() {
+			link, err := netlink.LinkByName(name)
+			if err == nil {
+				err = netlink.LinkSetMTU(link, 1400)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			for end := time.Now().Add(300 * time.Millisecond); mtu() == 1400 && time.Now().Before(end); {
+				time.Sleep(time.Millisecond) // for who may put it back
+			}
+		})
+	}}
+	d := startWith(t, inProcess+nicText("a", "vmxnet3", vmxnet3Model(3), "", tapText(name)), driver, e1000.New())
+	await(t, "mtu 1400", func() bool { return d.find("a").inForce().plan.MTU == 1400 && mtu() == 1400 }, nil)
 }
 
 // A macvlan has an address of its own, which the kernel tells nobody of but by

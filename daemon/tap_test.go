@@ -25,12 +25,18 @@ import (
 // startTest runs a config with in-process drivers until the test ends.
 func startTest(t *testing.T, text string) *Daemon {
 	t.Helper()
+	return startWith(t, text, vmxnet3.New(), e1000.New())
+}
+
+// startWith is startTest with other drivers.
+func startWith(t *testing.T, text string, bundled ...framework.Driver) *Daemon {
+	t.Helper()
 	c, err := config.Parse("test.hcl", []byte(text), Vocabulary([]string{"vmxnet3", "e1000"}))
 	if err != nil {
 		t.Fatal(err)
 	}
 	d, err := Start(t.Context(), Options{
-		Config: c, Bundled: []framework.Driver{vmxnet3.New(), e1000.New()},
+		Config: c, Bundled: bundled,
 		Socket: filepath.Join(t.TempDir(), "s"), Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
 	if err != nil {
