@@ -41,6 +41,10 @@ func TestConformance(t *testing.T) {
 	if r.status != 0 || !strings.Contains(r.stdout, "lro.length-only") || !strings.Contains(r.stdout, "revision 1 does not tell the size") {
 		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
 	}
+	r = nicd(t, dir, "conformance", "e1000", "--quick", "--model", "82574L", "--check", "link.", "--excuse", "link.state=it has no lamp")
+	if r.status != 0 || !strings.Contains(r.stdout, "it has no lamp") || !strings.Contains(r.stdout, "4 checks passed, 0 failed, 1 not applicable") {
+		t.Errorf("status %d: %s%s", r.status, r.stdout, r.stderr)
+	}
 	r = nicd(t, dir, "conformance", "--list")
 	if lines := strings.Count(r.stdout, "\n"); r.status != 0 || lines < 61 {
 		t.Errorf("status %d, %d lines", r.status, lines)
@@ -60,6 +64,10 @@ func TestConformanceMistakes(t *testing.T) {
 		{"conformance e1000 --bus vfio:eth0", 1, "an address is like 0000:03:00.0"},
 		{"conformance e1000 --bus vfio:ffff:ff:1f.7", 1, "nicd devices lists those that are there"},
 		{"conformance e1000 --bus vfio:0000:00:00.0 --model 82574L", 2, "a real device is what it is"},
+		{"conformance e1000 --peer eth9", 2, "--peer eth9: it takes --bus vfio:ADDRESS"},
+		{"conformance e1000 --bus vfio:0000:00:00.0 --peer no-such-name", 1, `no interface "no-such-name"`},
+		{"conformance e1000 --excuse tso", 2, "CHECK=WHY"},
+		{"conformance e1000 --excuse tos=because", 2, `no check or category "tos"`},
 		{"conformance e1000 --model 82599", 2, "82574L"},
 		{"conformance e1000 --check nothing.", 2, "--list"},
 	} {
