@@ -13,6 +13,7 @@ const (
 	etherQinQ     = 0x88A8
 	etherIPv4     = 0x0800
 	etherIPv6     = 0x86DD
+	minIPv4Len    = 20
 	ipv6Len       = 40
 	protocolTCP   = 6
 	minTCPLen     = 20
@@ -44,7 +45,7 @@ func TCPHeaderLen(frame []byte) int {
 	at, etherType := NetworkHeader(frame)
 	switch etherType {
 	case etherIPv4:
-		if len(frame) < at+20 || frame[at+9] != protocolTCP {
+		if len(frame) < at+minIPv4Len || frame[at+9] != protocolTCP {
 			return 0
 		}
 		at += int(frame[at]&15) * 4
@@ -73,16 +74,16 @@ func TCPHeaderLen(frame []byte) int {
 //
 // Headers are the bytes of the first fragment of a packet with Segment, which has
 // to hold all headers. A driver does this when nothing can stop the packet any
-// more.
+// more. Nobody has looked at the bytes: where no IP header is, nothing is done.
 func ClearForSegment(headers []byte, length bool) {
 	at, etherType := NetworkHeader(headers)
 	switch {
-	case etherType == etherIPv4:
+	case etherType == etherIPv4 && len(headers) >= at+minIPv4Len:
 		binary.BigEndian.PutUint16(headers[at+ipv4SumAt:], 0)
 		if length {
 			binary.BigEndian.PutUint16(headers[at+ipv4LengthAt:], 0)
 		}
-	case etherType == etherIPv6 && length:
+	case etherType == etherIPv6 && len(headers) >= at+ipv6Len && length:
 		binary.BigEndian.PutUint16(headers[at+ipv6LengthAt:], 0)
 	}
 }

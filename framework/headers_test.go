@@ -3,6 +3,7 @@ package framework
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"testing"
 )
 
@@ -88,4 +89,25 @@ func FuzzTCPHeaderLen(f *testing.F) {
 			t.Fatalf("%d of %d bytes", n, len(frame))
 		}
 	})
+}
+
+// TestClearForSegmentOfNonsense: what is called a packet to be cut can have any bytes,
+// an IP header that begins where the headers end for one.
+func TestClearForSegmentOfNonsense(t *testing.T) {
+	for size := range 80 {
+		for _, etherType := range []uint16{etherIPv4, etherIPv6, etherVLAN} {
+			b := make([]byte, size)
+			for i := etherLen - 2; i+2 <= size; i += vlanLen {
+				binary.BigEndian.PutUint16(b[i:], etherVLAN)
+				if i+vlanLen+2 > size {
+					binary.BigEndian.PutUint16(b[i:], etherType)
+				}
+			}
+			was := slices.Clone(b)
+			ClearForSegment(b, true)
+			if !bytes.Equal(b, was) {
+				t.Errorf("%d bytes that end with %#x were changed", size, etherType)
+			}
+		}
+	}
 }

@@ -306,7 +306,7 @@ const (
 
 var (
 	checksum = framework.Packet{Flags: framework.ChecksumPartial, ChecksumStart: 34, ChecksumOffset: 16, HeaderLen: 54}
-	segment  = framework.Packet{Flags: framework.ChecksumPartial | framework.Segment | framework.Completion,
+	segment  = framework.Packet{Flags: framework.ChecksumPartial | framework.Segment | framework.Completion | framework.IPv4,
 		ChecksumStart: 34, ChecksumOffset: 16, HeaderLen: 54, SegmentSize: 500}
 	checksumContext = txDesc{addr: 34<<32 | 50<<40 | 14 | 24<<8 | 33<<16, command: 1 << 29}
 )
@@ -377,6 +377,24 @@ func TestSegmentFormat(t *testing.T) {
 			want = []txDesc{{command: data | 56}, {command: data | eop | 4}, {command: data | eop | 60}}
 		}
 		b.written(at, want...)
+	}
+}
+
+// TestSegmentOfNonsense: headers without end are sent as what the packet is said to be;
+// no more than the packet comes of it.
+func TestSegmentOfNonsense(t *testing.T) {
+	for _, id := range []uint16{0x10D3, 0x100E} {
+		b := newBench(t, id)
+		h := b.cfg.Buffers.Bytes(framework.Fragment{Len: 54})
+		for i := 12; i < 54; i += 2 {
+			binary.BigEndian.PutUint16(h[i:], 0x8100)
+		}
+		if !b.put(segment, 54, 1500) {
+			t.Fatal("refused")
+		}
+		if got, want := b.desc(0).addr, uint64(34<<32|50<<40|34|44<<8|33<<16); got != want {
+			t.Errorf("context %#x, want %#x", got, want)
+		}
 	}
 }
 

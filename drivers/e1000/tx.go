@@ -141,10 +141,11 @@ func (q *txQueue) checksumContext(p *framework.Packet) {
 // its data descriptors. It is never the same twice: it holds the length.
 func (q *txQueue) segmentContext(p *framework.Packet, headers []byte) (options uint32) {
 	network, _ := framework.NetworkHeader(headers)
+	network = min(network, int(p.ChecksumStart)) // whoever made the headers
 	framework.ClearForSegment(headers, true)
 	header := uint32(p.HeaderLen)
 	command := uint32(txExtended | txSegment | txTCP)
-	if headers[network]>>4 == 4 {
+	if p.Flags&framework.IPv4 != 0 {
 		command |= txIPv4
 		options = txSumIP
 	}
