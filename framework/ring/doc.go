@@ -4,8 +4,7 @@
 // one slot always stays empty. With it a queue is its descriptor format and
 // little else.
 //
-// What lives here: three kinds of ring over memory that driver and device both
-// see, and two pieces of bookkeeping that go with them.
+// What lives here: three kinds of ring over memory that driver and device both see.
 //
 //   - [Command]: the driver writes, and a generation bit in each descriptor,
 //     which flips at every wrap, says how far it got (vmxnet3's transmit and
@@ -14,12 +13,18 @@
 //     generation bit is its own (vmxnet3's completion rings).
 //   - [Done]: the driver writes and moves a tail register, the device sets a
 //     done bit in the same descriptor (the e1000 family).
+//
+// The bookkeeping that goes with them.
+//
 //   - [Flight]: which transmit packets are finished once a descriptor is.
 //   - [Slots]: which buffer a descriptor has.
-//   - [Posted]: receive buffers with a device that has generation bits and may
-//     pass over some.
+//
+// And what is made of both.
+//
 //   - [Transmit] and [Receive]: all of a queue but its descriptors' format, for
 //     devices with done bits and tail registers.
+//   - [Posted]: the receive buffers of a queue whose device has generation bits
+//     and may pass over some.
 //
 // And [Shared], which is memory outside of rings seen as a struct. Rings and
 // structs are made in memory that the caller has, or, by the functions named
