@@ -45,6 +45,7 @@ func TestIOMMUFD(t *testing.T) {
 	plan.Steps = append([]Step{{Do: Remove, Path: "/dev/vfio/vfio"}}, plan.Steps...)
 	o := carryOut(t, k, nil, plan, outside, useIOMMU, append(withIOMMU, machine...)...)
 	checkFaults(t, o.console)
+	checkHugePages(t, o.console)
 }
 
 // unconfined is toOutside for devices without an IOMMU.
@@ -84,6 +85,7 @@ func TestNoIOMMU(t *testing.T) {
 		{Do: Address, Device: outsideVMXNET3, Prefix: "10.4.0.1/24"},
 	}}
 	o := carryOut(t, k, nil, plan, outside, "", machine...)
+	checkHugePages(t, o.console)
 	for _, e := range o.events {
 		if e.Do == Run && plan.Steps[e.Step].Args[0] == "show" && !strings.Contains(e.Output, loud) {
 			t.Errorf("nicd show does not say %q: %s", loud, e.Output)

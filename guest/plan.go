@@ -35,8 +35,8 @@ type Step struct {
 	Device, Interface string
 	Prefix            string // of Address: "10.0.0.1/24"
 	Path, Content     string // of Write and Remove
-	URL               string // of Fetch
-	Bytes             int64  // of Fetch: how many to send
+	URL               string // of Fetch and Datagrams
+	Bytes             int64  // of Fetch and Datagrams: how many to send
 }
 
 // Action is a kind of step.
@@ -65,6 +65,12 @@ const (
 	Fetch Action = "fetch"
 	// Errors reports a kernel interface's error counters that are not zero.
 	Errors Action = "errors"
+	// Datagrams waits for a kernel interface's carrier, and sends UDP datagrams of
+	// 1,400 bytes in several flows to the address of URL, Bytes in all.
+	Datagrams Action = "datagrams"
+	// Retransmits reports, in Counters, how many segments the guest's own TCP has
+	// sent and sent again since it was booted.
+	Retransmits Action = "retransmits"
 	// Fault makes the NIC, an 82574L that vfio-pci has, read memory that is not
 	// mapped for it.
 	Fault Action = "fault"

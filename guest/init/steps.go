@@ -63,6 +63,11 @@ func (w *world) do(s guest.Step, e *guest.Event) (err error) {
 	case guest.Errors:
 		e.Counters, err = errorCounters(s)
 		return err
+	case guest.Datagrams:
+		return sendDatagrams(s)
+	case guest.Retransmits:
+		e.Counters, err = retransmits()
+		return err
 	case guest.Fault:
 		return provokeFault(s.Device)
 	}
