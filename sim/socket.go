@@ -23,7 +23,7 @@ type Socket struct {
 	closing chan struct{}
 	all     sync.WaitGroup
 
-	// Of Receive.
+	mu   sync.Mutex // of what follows: each peer receives on a goroutine of its own
 	out  []byte
 	full bool
 	try  func(fd uintptr) bool
@@ -83,6 +83,8 @@ func (s *Socket) SetLink(up bool) {
 
 // Receive implements End.
 func (s *Socket) Receive(frames []Frame, pause bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	for i := range frames {
 		s.out = s.out[:frames[i].Len]
 		frames[i].CopyTo(s.out, 0)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"os"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -120,4 +121,52 @@ func TestSocketFull(t *testing.T) {
 	if got == 0 || got == frames {
 		t.Errorf("%d frames of %d arrived", got, frames)
 	}
+}
+
+// TestSocketOfMany has two ends send to the socket at once: a frame is one end's.
+func TestSocketOfMany(t *testing.T) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	wire := sim.NewWire(sim.WireOptions{})
+	defer wire.Close()
+	far, near := socketPair(t)
+	var senders sync.WaitGroup
+	const frames, length = 3000, 1500
+	for mark := range byte(2) {
+		tester := sim.NewTester(wire, sim.Wants{})
+		senders.Go(func() {
+			for range frames {
+				if err := tester.Send(ctx, sim.FrameOf(bytes.Repeat([]byte{mark}, length))); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	s, err := sim.NewSocket(wire, near, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reading := make(chan struct{})
+	go func() {
+		defer close(reading)
+		buf := make([]byte, 1<<16)
+		for {
+			n, err := far.Read(buf)
+			if err != nil || n < length {
+				return // the end, which is a short one
+			}
+			if n != length || bytes.Count(buf[:n], buf[:1]) != n {
+				t.Errorf("a frame of %d bytes is of both", n)
+			}
+		}
+	}()
+	senders.Wait()
+	s.Close()
+	for {
+		if _, err := near.Write([]byte{0}); err == nil {
+			break
+		}
+	}
+	<-reading
 }
