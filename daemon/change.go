@@ -159,7 +159,10 @@ func (i *netInterface) prepare(ctx context.Context, w wish) (*change, error) {
 	state, reason := i.state, i.reason
 	i.mu.Unlock()
 	if state != running {
-		return nil, fmt.Errorf("interface %s: it is %s (%s): nothing can be changed", i.config.Name, state, reason)
+		if reason != "" {
+			state += " (" + reason + ")"
+		}
+		return nil, fmt.Errorf("interface %s: it is %s: nothing can be changed", i.config.Name, state)
 	}
 	after, err := i.outcome(w)
 	if err != nil {
