@@ -228,6 +228,7 @@ func (q *txQueue) take() bool {
 	}
 	q.count[TxTaken] += uint64(len(q.in.Packets))
 	q.count[TxTakenBytes] += bytes
+	q.publish() // if the engine dies with them, the next one counts them as dropped
 	if q.linkUp.Load() {
 		return true
 	}

@@ -117,6 +117,24 @@ func TestSendInOrderAndIdleHoldsNothing(t *testing.T) {
 	r.finish()
 }
 
+// TestTakenIsCountedAtOnce: an engine can die at any packet. What it has taken by then
+// nobody else will count.
+func TestTakenIsCountedAtOnce(t *testing.T) {
+	r := newRig(t, 1, nil)
+	r.dev.sent = func(int, []byte, framework.Packet) {
+		s := r.e.Counters()
+		if done := s.Tx[0][TxPackets]; s.Torn || s.Tx[0][TxTaken] <= done || Check(s) != nil {
+			t.Errorf("%d packets are taken, %d were put before: %v", s.Tx[0][TxTaken], done, Check(s))
+		}
+	}
+	r.start()
+	for i := range 200 {
+		r.until("a buffer", func() bool { return r.up.frame(0, framework.Packet{}, 0, numbered(i, 60)) })
+	}
+	r.until("all sent", func() bool { return r.txCount(0, TxCompleted) == 200 })
+	r.finish()
+}
+
 // TestCompletionsAreCoalesced: of a batch, the last packet has to produce a
 // completion, and one each eighth of the ring.
 func TestCompletionsAreCoalesced(t *testing.T) {
