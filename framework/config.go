@@ -29,7 +29,7 @@ type Info struct {
 	MaxTSOLen                       int
 	// MaxTxFragmentLen is the most bytes that one descriptor carries.
 	MaxTxFragmentLen int
-	// RxBuffersPerPacket limits how many buffers the device may chain.
+	// MaxRxFragments is over how many buffers the device may spread a packet.
 	MaxRxFragments int
 
 	// Interrupts the driver can work with, best first, and how many vectors it

@@ -113,8 +113,9 @@ type Device interface {
 	// asked for: nothing for Live; for Quiesce each queue pair's tasks have halted
 	// and gone on, one pair after the other, so that no packet which Put takes
 	// from then on asks for a feature that next does not have. The queues are in
-	// use meanwhile, in both cases. Apply is not called for Reset, which is a Stop
-	// and a Start. An error changes nothing.
+	// use meanwhile, in both cases, and packets put before may still be with the
+	// device: where it would treat those by next, Plan asks for a Reset. Apply is
+	// not called for Reset, which is a Stop and a Start. An error changes nothing.
 	Apply(next Settings) error
 
 	// Link reads the link's state from the device.
