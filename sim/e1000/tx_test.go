@@ -397,6 +397,45 @@ func TestTransmitWaitsForTheWire(t *testing.T) {
 
 // TestOneContextForTwoQueues: the 82574L's queues share a context, so what one
 // loads, the other uses (82574 datasheet 7.2.6).
+// Packets of which a descriptor reaches into a second page are lost, and written back
+// as if they had been sent, also when the wire makes those around them wait.
+func TestDropsAcrossPagesVariation(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		kinds(t, Options{Variation: Variation{DropsAcrossPages: on}}, func(t *testing.T, n *nic, peer *sim.Tester) {
+			peer.Limit = 1
+			n.start(0)
+			frame := tcpip([6]byte{2}, flow{}, make([]byte, 1000))
+			var all []uint32
+			put := func(at uint32) { all = append(all, n.put(0, n.stage(at, frame), uint32(len(frame))|eopCmd, 0)) }
+			put(0x1000 - 20)
+			put(0x2000)
+			put(0x3000 - 20)
+			// In two descriptors that end and begin with the page it is sent.
+			at := n.stage(0x5000-20, frame)
+			n.put(0, at, 20|txCmdIFCS<<24, 0)
+			all = append(all, n.put(0, at+20, uint32(len(frame)-20)|eopCmd, 0))
+			put(0x6000 - 20)
+			n.ring(0)
+			want := 5
+			if on {
+				want = 2
+			}
+			for range want {
+				same(t, next(t, peer), frame)
+				n.work()
+			}
+			if _, ok := peer.TryNext(); ok {
+				t.Error("more was sent")
+			}
+			for i, index := range all {
+				if !n.txDone(0, index) {
+					t.Errorf("packet %d is not done", i)
+				}
+			}
+		})
+	}
+}
+
 func TestOneContextForTwoQueues(t *testing.T) {
 	clock := &sim.ManualClock{}
 	wire := sim.NewWire(sim.WireOptions{Clock: clock})

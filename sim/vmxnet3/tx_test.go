@@ -248,6 +248,37 @@ func TestTransmitFromUnmappedMemory(t *testing.T) {
 	}
 }
 
+// A packet with a descriptor that reaches into a second page is lost and counted; in
+// pieces that do not it is sent.
+func TestDropsAcrossPagesVariation(t *testing.T) {
+	for _, on := range []bool{false, true} {
+		w, peer := newTestWire(t)
+		d := newDriver(t, w, setup{opt: Options{Variations: Variations{DropsAcrossPages: on}}})
+		x := d.tx[0]
+		frame := tcpFrame(3500).bytes()
+		for i := range 8 {
+			page := 4096 - int((x.buf+uint64(x.next%4)*66000)%4096)
+			pieces, crosses := [][]byte{frame}, page < len(frame)
+			if crosses && i%2 == 1 {
+				pieces, crosses = split(frame, page), false
+			}
+			x.send(txReq{parts: pieces})
+			if got := x.completed(); len(got) != 1 {
+				t.Fatalf("packet %d: completions %v", i, got)
+			}
+			if crosses && on {
+				nothing(t, peer)
+				continue
+			}
+			next(t, peer, frame)
+		}
+		d.command(cmdGetStats)
+		if lost := d.get64(d.txDesc(0) + 88 + 64); (lost != 0) != on {
+			t.Errorf("%v: %d packets are counted as errors", on, lost)
+		}
+	}
+}
+
 func TestPausedSenderResumes(t *testing.T) {
 	w := sim.NewWire(sim.WireOptions{})
 	t.Cleanup(w.Close)
