@@ -2,6 +2,7 @@ package drivertest
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"nicd/framework"
 	"nicd/framework/drivertest/rig"
@@ -178,21 +179,21 @@ func checksumCorrupted(t *c) {
 	const seed = 11
 	t.Logf("seed %d", seed)
 	n.SetFaults(sim.Faults{Seed: seed, Corrupt: 0.6})
-	frames := t.turns(600)
+	frames, arrived := t.turns(600), atomic.Int64{}
 	sending := t.inBackground(func() {
 		for i := range frames {
+			t.keepTo(n, n.Config.RxDescriptors/2, i, func() int { return int(arrived.Load()) })
 			t.inject(n, in(i, 100))
 		}
 	})
-	arrived := 0
 	n.Until("all frames", func() bool {
 		for _, got := range n.Poll(0) {
-			arrived++
+			arrived.Add(1)
 			if got.Flags&framework.ChecksumVerified != 0 && !rig.Sums(got.Bytes) {
 				t.Errorf("verified, and its sums are wrong: %x", got.Bytes)
 			}
 		}
-		return arrived >= frames
+		return int(arrived.Load()) >= frames
 	})
 	<-sending
 }

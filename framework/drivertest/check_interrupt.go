@@ -1,6 +1,7 @@
 package drivertest
 
 import (
+	"sync/atomic"
 	"time"
 
 	"nicd/bus"
@@ -104,9 +105,10 @@ func interruptTransmit(t *c, n *rig.Net) {
 
 func interruptRace(t *c, n *rig.Net) {
 	v := n.Config.Interrupts.Rx(0)
-	frames := t.turns(500)
+	frames, arrived := t.turns(500), atomic.Int64{}
 	sending := t.inBackground(func() {
 		for i := range frames {
+			t.keepTo(n, n.Config.RxDescriptors/2, i, func() int { return int(arrived.Load()) })
 			t.inject(n, in(i, 60))
 		}
 	})
@@ -121,6 +123,7 @@ func interruptRace(t *c, n *rig.Net) {
 			if seen += len(got); len(got) == 0 {
 				break
 			}
+			arrived.Store(int64(seen))
 		}
 		n.Device.Unmask(v)
 	}

@@ -205,12 +205,9 @@ func receiveBudget(t *c) {
 }
 
 // awaitRoom waits until there are buffers for a frame behind so many others, unless
-// the far end does so by itself.
+// the far end does so by itself. Any goroutine may call it.
 func (s *stack) awaitRoom(sent int) {
-	if s.t.can(FlowControl) {
-		return
-	}
-	s.until("frames to be received", func() bool { return uint64(sent) < s.rxCounter(engine.RxPackets)+uint64(s.plan.RxDescriptors/2) })
+	s.t.keepTo(s.net, s.plan.RxDescriptors/2, sent, func() int { return int(s.rxCounter(engine.RxPackets)) })
 }
 
 // receiveBufferSize sends frames that fill a buffer but for a byte, just, and by a

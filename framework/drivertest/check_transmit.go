@@ -3,6 +3,7 @@ package drivertest
 import (
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 
 	"nicd/framework"
 	"nicd/framework/drivertest/rig"
@@ -311,14 +312,17 @@ func transmitAllocates(t *c) {
 
 func transmitEngine(t *c) {
 	s := t.stack(stackOptions{})
-	packets := t.turns(3000)
+	const ahead = 64
+	packets, arrived := t.turns(3000), atomic.Int64{}
 	sending := t.inBackground(func() {
 		for i := range packets {
+			t.keepTo(s.net, ahead, i, func() int { return int(arrived.Load()) })
 			s.send(0, framework.Packet{}, out(i, 60+i%1300))
 		}
 	})
 	for i := range packets {
 		t.sent(s.net, out(i, 60+i%1300))
+		arrived.Add(1)
 	}
 	<-sending
 	s.until("all buffers to come back", func() bool { return s.port.sending() == 0 })

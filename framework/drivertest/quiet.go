@@ -147,6 +147,14 @@ func (t *c) inBackground(f func()) <-chan struct{} {
 	return done
 }
 
+// keepTo waits until what was sent is no more than some frames ahead of what has
+// arrived, where nobody holds a sender up who is too fast. Any goroutine may call it.
+func (t *c) keepTo(n *rig.Net, ahead, sent int, arrived func() int) {
+	for !t.can(FlowControl) && sent >= arrived()+ahead && n.Context.Err() == nil {
+		time.Sleep(50 * time.Microsecond)
+	}
+}
+
 // inject sends frames from the far end. It may be called by any goroutine.
 func (t *c) inject(n *rig.Net, frames ...[]byte) {
 	for _, f := range frames {
