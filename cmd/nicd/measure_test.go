@@ -64,6 +64,7 @@ func TestMeasuringMistakes(t *testing.T) {
 		"matrix --rows nothing": `no row begins with nothing`,
 		"matrix --time 0s":      "--time takes a time",
 		"matrix --rounds 0":     "--rounds a number",
+		"run --for 0s":          "takes a time above zero",
 		"soak --for -1s":        "take a time above zero",
 		"soak --stall 0s":       "take a time above zero",
 	} {

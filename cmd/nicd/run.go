@@ -32,17 +32,20 @@ on a virtual wire, each driven by its plugin, with a TCP stream each way.
 The exit status is 0 only if every interface and stream ran to the end and every
 counter adds up.`,
 		Args: args(0, 0, "flags only"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), f, duration) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("for") && duration <= 0 {
+				return &usageError{fmt.Errorf("--for %v: it takes a time above zero, such as 10s", duration)}
+			}
+			return run(cmd.Context(), f, duration)
+		},
 	}, f)
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "config file (default: the embedded config, see nicd config show)")
 	cmd.Flags().DurationVar(&duration, "for", 0, "stop by itself after so long, such as 10s")
 	return cmd
 }
 
+// run runs nicd until it is told to stop, or for a duration that is not zero.
 func run(ctx context.Context, f *flags, duration time.Duration) error {
-	if duration < 0 {
-		return &usageError{fmt.Errorf("--for %v: it takes a time above zero, such as 10s", duration)}
-	}
 	c, err := loadConfig(f.config)
 	if err != nil {
 		return err
