@@ -64,6 +64,7 @@ func newTxRules(info *framework.Info, p *Plan, quirks *framework.QuirkSet) *txRu
 	r.least, r.most = max(shortestFrame, r.minFrame), min(r.maxLen, r.maxFragLen)
 	if framework.TxWithinPageQuirk.Get(quirks) {
 		r.pageShift = pageShift
+		r.most = 0 // each is looked at: it may lie in two pages
 	}
 	r.maxTSOFrags = r.maxFrags
 	if info.MaxTSOFragments > 0 {
@@ -103,7 +104,7 @@ func (r *txRules) ordinary(b *framework.Batch, p *framework.Packet, buffers *fra
 		return false
 	}
 	f := b.Frags[p.First]
-	return f.Len == p.Len && f.Len >= r.least && f.Len <= r.most && buffers.Valid(f) && r.crossed(buffers, f) == 0
+	return f.Len == p.Len && f.Len >= r.least && f.Len <= r.most && buffers.Valid(f)
 }
 
 // offloads are the flags that may make work.
