@@ -30,8 +30,10 @@ type Options struct {
 	// Name of the Linux interface. It must not exist yet.
 	Name string
 	// FDs are queues of a TAP device that somebody else opened, with IFF_TAP,
-	// IFF_NO_PI and IFF_VNET_HDR. They are the port's from New on, also when that
-	// fails. Such a device is removed by Close only if it is not persistent.
+	// IFF_NO_PI and IFF_VNET_HDR. They are the port's from New on. When New fails
+	// those before the one that was refused are closed, and that one and the rest
+	// left alone: a number that is no queue may be anything. Such a device is
+	// removed by Close only if it is not persistent.
 	FDs []int
 	// OnFault is told, once, that the Linux interface is gone ("ip link delete")
 	// or does not work any more, at the latest with the next packet. It must not
