@@ -68,9 +68,14 @@ measured() {
 	}
 }
 
+# statistics NAMESPACE. Linux's vmxnet3 has the device store its counters by a
+# register write that it does not wait for, and QEMU's vfio-user-pci posts such
+# writes: what it then reads can be what was stored the time before.
+statistics() { ip netns exec "$1" ethtool -S nic0 > /dev/null && sleep 0.2 && ip netns exec "$1" ethtool -S nic0; }
+
 # counted NAMESPACE NAME MORE-THAN: the sum of a statistic over all queues.
 counted() {
-	all=$(ip netns exec "$1" ethtool -S nic0) || return 1
+	all=$(statistics "$1") || return 1
 	n=$(echo "$all" | awk -F: -v name="$2" '{gsub(/^ +| +$/, "", $1)} $1 ~ name {sum += $2} END {print sum + 0}')
 	echo "$n"
 	[ "$n" -gt "$3" ]
@@ -79,7 +84,7 @@ counted() {
 # clean NAMESPACE: no statistic of an error. (Waiting for buffers or for room in
 # a ring is none: the wire pauses its senders.)
 clean() {
-	bad=$(ip netns exec "$1" ethtool -S nic0 | awk -F: 'tolower($1) ~ /err|crc|fail|drop|timeout|missed|discard|buf alloc|hdr too big|oob/ && $2 + 0 != 0 {gsub(/^ +/, "", $1); print $1 "=" $2}')
+	bad=$(statistics "$1" | awk -F: 'tolower($1) ~ /err|crc|fail|drop|timeout|missed|discard|buf alloc|hdr too big|oob/ && $2 + 0 != 0 {gsub(/^ +/, "", $1); print $1 "=" $2}')
 	[ -z "$bad" ] && echo "none" || { echo "$bad"; return 1; }
 }
 
