@@ -79,6 +79,12 @@ func (s *Space) Do(do func() error) error {
 	})
 }
 
+// Netlink is the namespace's netlink. It stays the Space's.
+func (s *Space) Netlink() *netlink.Handle { return s.links }
+
+// FD is the namespace's descriptor, to move links by. It stays the Space's.
+func (s *Space) FD() int { return int(s.handle) }
+
 // Take moves a link from the caller's namespace into this one, gives it an
 // address ("10.0.0.1/24") and brings it up.
 func (s *Space) Take(name, address string) error {

@@ -11,18 +11,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
+
+	"nicd/internal/netspace"
 )
 
 // Space is a network namespace. It lives as long as its test.
-type Space struct {
-	handle netns.NsHandle
-	links  *netlink.Handle
-}
+type Space struct{ space *netspace.Space }
 
 // Unavailable skips the test, or fails it where nothing may be missing.
 func Unavailable(t testing.TB, why string) {
@@ -55,50 +52,25 @@ func New(t testing.TB) *Space {
 	if os.Geteuid() != 0 {
 		Unavailable(t, "making a network namespace needs root")
 	}
-	s := &Space{}
-	err := onThread(func() (err error) {
-		s.handle, err = netns.New()
-		return err
-	})
+	space, err := netspace.New()
 	if err != nil {
-		Unavailable(t, fmt.Sprintf("making a network namespace: %v", err))
+		Unavailable(t, err.Error())
 	}
-	t.Cleanup(func() { s.handle.Close() })
-	if s.links, err = netlink.NewHandleAt(s.handle); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.links.Close)
+	t.Cleanup(space.Close)
+	s := &Space{space}
 	s.Up(t, "lo")
 	return s
 }
 
-// onThread runs do on a thread that ends afterwards, in whichever namespace do
-// left it.
-func onThread(do func() error) error {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		done <- do()
-	}()
-	return <-done
-}
-
 // Do runs do in the namespace. What it starts on other threads is not.
-func (s *Space) Do(do func() error) error {
-	return onThread(func() error {
-		if err := netns.Set(s.handle); err != nil {
-			return err
-		}
-		return do()
-	})
-}
+func (s *Space) Do(do func() error) error { return s.space.Do(do) }
 
 // Take moves a link of the test's own namespace into s.
 func (s *Space) Take(t testing.TB, name string) {
 	t.Helper()
 	link, err := netlink.LinkByName(name)
 	if err == nil {
-		err = netlink.LinkSetNsFd(link, int(s.handle))
+		err = netlink.LinkSetNsFd(link, s.space.FD())
 	}
 	if err != nil {
 		t.Fatalf("moving %s: %v", name, err)
@@ -107,17 +79,17 @@ func (s *Space) Take(t testing.TB, name string) {
 
 // Move moves a link of the namespace into another.
 func (s *Space) Move(name string, to *Space) error {
-	link, err := s.links.LinkByName(name)
+	link, err := s.Netlink().LinkByName(name)
 	if err != nil {
 		return err
 	}
-	return s.links.LinkSetNsFd(link, int(to.handle))
+	return s.Netlink().LinkSetNsFd(link, to.space.FD())
 }
 
 // Link is a link of the namespace.
 func (s *Space) Link(t testing.TB, name string) netlink.Link {
 	t.Helper()
-	link, err := s.links.LinkByName(name)
+	link, err := s.Netlink().LinkByName(name)
 	if err != nil {
 		t.Fatalf("link %s: %v", name, err)
 	}
@@ -125,13 +97,13 @@ func (s *Space) Link(t testing.TB, name string) netlink.Link {
 }
 
 // Netlink is the namespace's netlink.
-func (s *Space) Netlink() *netlink.Handle { return s.links }
+func (s *Space) Netlink() *netlink.Handle { return s.space.Netlink() }
 
 // Up brings a link up and gives it addresses. IPv6 addresses are usable at once.
 func (s *Space) Up(t testing.TB, name string, addresses ...string) {
 	t.Helper()
 	link := s.Link(t, name)
-	if err := s.links.LinkSetUp(link); err != nil {
+	if err := s.Netlink().LinkSetUp(link); err != nil {
 		t.Fatalf("%s up: %v", name, err)
 	}
 	for _, a := range addresses {
@@ -143,7 +115,7 @@ func (s *Space) Up(t testing.TB, name string, addresses ...string) {
 		if address.IP.To4() != nil {
 			address.Flags = 0
 		}
-		if err := s.links.AddrAdd(link, address); err != nil {
+		if err := s.Netlink().AddrAdd(link, address); err != nil {
 			t.Fatalf("address %s of %s: %v", a, name, err)
 		}
 	}
