@@ -101,7 +101,7 @@ func run(s guest.Step, e *guest.Event) error {
 
 // testHardware reports what failed, as the test says it.
 func testHardware(s guest.Step, e *guest.Event) error {
-	c := exec.Command(guest.VFIOTest, "-test.run=TestHardware", "-test.v")
+	c := exec.Command(guest.VFIOTest, "-test.run=TestHardware|TestNewContiguous", "-test.v")
 	c.Env = []string{"TMPDIR=/tmp", "NICD_VFIO_TEST_NICS=" + strings.Join(s.Devices, ",")}
 	output, err := c.CombinedOutput()
 	e.Output = string(output)
