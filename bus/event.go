@@ -2,11 +2,11 @@ package bus
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -23,9 +23,12 @@ import (
 type Event struct {
 	file *os.File
 	raw  syscall.RawConn
-	// take is Take's callback, made once so that Take does not allocate.
-	take  func(fd uintptr) bool
-	count [8]byte // what Wait and Take read
+	// take and wait are the callbacks of Take and Wait, made once so that those
+	// do not allocate.
+	take, wait func(fd uintptr) bool
+	count      uint64 // what they read
+	failed     error  // why wait could not
+	closed     atomic.Bool
 
 	mu    sync.Mutex // guards watch: Close may come from any goroutine
 	watch watch
@@ -47,16 +50,17 @@ func OpenEvent(fd int) *Event {
 	e := &Event{file: os.NewFile(uintptr(fd), "eventfd")}
 	e.raw, _ = e.file.SyscallConn() // fails for a nil file only
 	e.take = func(fd uintptr) bool {
-		if n, _ := unix.Read(int(fd), e.count[:]); n != len(e.count) {
-			clear(e.count[:])
+		if readCounter(fd, &e.count) != nil {
+			e.count = 0
 		}
 		return true
 	}
+	e.wait = func(fd uintptr) bool {
+		e.failed = readCounter(fd, &e.count)
+		return e.failed != unix.EAGAIN
+	}
 	return e
 }
-
-// one is what Signal adds.
-var one = binary.NativeEndian.AppendUint64(nil, 1)
 
 // Signal adds one to the count and wakes the waiter. It never blocks: a count
 // that is already at its maximum, which a peer with the same descriptor can
@@ -64,7 +68,7 @@ var one = binary.NativeEndian.AppendUint64(nil, 1)
 func (e *Event) Signal() { _ = e.raw.Write(signal) }
 
 func signal(fd uintptr) bool {
-	_, _ = unix.Write(int(fd), one)
+	addOne(fd)
 	return true // one try: never wait until it can be written
 }
 
@@ -74,24 +78,24 @@ func (e *Event) Take() uint64 {
 	if e.raw.Read(e.take) != nil {
 		return 0
 	}
-	return binary.NativeEndian.Uint64(e.count[:])
+	return e.count
 }
 
 // Wait returns the count and sets it to zero, waiting until it is not zero, ctx
 // ends or the event is closed.
 func (e *Event) Wait(ctx context.Context) (uint64, error) {
 	e.watchContext(ctx)
-	for {
-		_, err := e.file.Read(e.count[:])
-		switch {
-		case err == nil:
-			return binary.NativeEndian.Uint64(e.count[:]), nil
-		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-			return 0, ctx.Err()
-		default:
-			return 0, err
-		}
+	switch err := e.raw.Read(e.wait); {
+	case err == nil && e.failed == nil:
+		return e.count, nil
+	case err == nil:
+		return 0, fmt.Errorf("eventfd: %w", e.failed)
+	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
+		return 0, ctx.Err()
+	case e.closed.Load():
+		return 0, os.ErrClosed // RawConn has an error of its own for that
+	default:
+		return 0, err
 	}
 }
 
@@ -145,5 +149,6 @@ func (e *Event) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.endWatch()
+	e.closed.Store(true)
 	return e.file.Close()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -68,6 +69,21 @@ func TestEventSignalAtMaximum(t *testing.T) {
 	case <-done:
 	case <-time.After(10 * time.Second):
 		t.Fatal("Signal waits")
+	}
+}
+
+// A peer that passes some other descriptor gets an end, not a goroutine that waits
+// for ever or turns for ever.
+func TestEventOfAPipe(t *testing.T) {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_NONBLOCK|unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	e := OpenEvent(fds[0])
+	defer e.Close()
+	unix.Close(fds[1])
+	if n, err := e.Next(); !errors.Is(err, io.EOF) {
+		t.Fatalf("Next = %d, %v; want EOF", n, err)
 	}
 }
 

@@ -44,7 +44,7 @@ var rooms = map[string]string{
 // one, said at their top.
 var mayUse = map[string][]string{
 	"unsafe": {
-		"bus/words.go", "bus/mmio/", "bus/vfio/uapi.go", "framework/ring/view.go", "framework/link/view.go",
+		"bus/words.go", "bus/eventfd.go", "bus/mmio/", "bus/vfio/uapi.go", "framework/ring/view.go", "framework/link/view.go",
 		"port/tap/", "bus/qemu/", "proto/", "guest/init/", "framework/drivertest/vfiobench/netdev.go",
 	},
 	"golang.org/x/sys/unix": {
