@@ -344,6 +344,50 @@ func TestBackpressure(t *testing.T) {
 	h.Release(0, bufs[:1])
 }
 
+// Who waits for buffers is woken when some come back, and by nothing else: that the
+// engine took packets, before or since, leaves the receiver asleep.
+func TestWaitForBuffersIsQuiet(t *testing.T) {
+	h := newHost(t, small, func(v *Violation) { t.Error(v) })
+	if err := h.Start(&port{}); err != nil {
+		t.Fatal(err)
+	}
+	l := newLower(t, h)
+	defer l.Close()
+	r := &rogue{t: t, h: h, l: l}
+	bufs := make([]framework.Buffer, small.TxBuffers)
+	if n := h.Alloc(0, bufs); n != len(bufs) {
+		t.Fatal(n)
+	}
+	if n := h.Send(0, r.batch(bufs)); n != len(bufs) {
+		t.Fatal(n)
+	}
+	h.Stop() // this goroutine is the receiver now
+	q := &h.queues[0]
+	q.self.Load().Take()
+	b := framework.NewBatch(4, 4+framework.MaxFragments)
+	for range 2 {
+		b.Reset()
+		l.Take(0, b)
+		var one [1]framework.Buffer
+		if n := h.Alloc(0, one[:]); n != 0 {
+			t.Fatal(n)
+		}
+		if ready, v := q.retry(); ready || v != nil {
+			t.Fatal(ready, v)
+		}
+	}
+	if n := q.self.Load().Take(); n != 0 {
+		t.Errorf("woken %d times, and no buffer came back", n)
+	}
+	l.Complete(0, []framework.Buffer{b.Frags[0].Buffer})
+	if n := q.self.Load().Take(); n != 1 {
+		t.Errorf("woken %d times for a buffer", n)
+	}
+	if ready, v := q.retry(); !ready || v != nil {
+		t.Error(ready, v)
+	}
+}
+
 // Who got too few buffers is told when there are some again, also if it was not
 // the engine that gave them back.
 func TestBuffersComeBackFromThePort(t *testing.T) {

@@ -64,7 +64,7 @@ func (h *Host) Alloc(queue int, dst []framework.Buffer) int {
 	v := q.reclaim()
 	n += q.pop(dst[n:])
 	if n < len(dst) && v == nil {
-		q.want(&q.wantBuffers)
+		q.needBuffers()
 	}
 	q.mu.Unlock()
 	if v != nil {
@@ -121,13 +121,13 @@ func (h *Host) lockSender(queue int) *hostQueue {
 func (q *hostQueue) send(b *framework.Batch) (n int, wake bool, v *Violation) {
 	if q.host.state.Load() != hostRunning {
 		q.counters.refused.Add(1)
-		q.want(&q.wantRoom)
+		q.needRoom()
 		return 0, false, nil
 	}
 	n, v = q.fill(b)
 	if n < len(b.Packets) && v == nil {
 		q.counters.refused.Add(1)
-		q.want(&q.wantRoom)
+		q.needRoom()
 	}
 	return n, q.tx.unpublished() && q.tx.publish(), v
 }
@@ -305,12 +305,22 @@ func (q *hostQueue) reclaim() *Violation {
 	return nil
 }
 
-// want notes that a sender was refused and asks the engine to signal progress.
-// If there is some by now, the receiver looks. With mu held.
-func (q *hostQueue) want(what *atomic.Bool) {
-	what.Store(true)
-	room, back := q.tx.armRoom(), q.txReturn.arm()
-	if room || back || what == &q.wantBuffers && q.hasFree() {
+// needRoom notes that a sender was refused for want of ring entries, and asks the
+// engine to signal when it takes some. If it has by now, the receiver looks. With
+// mu held.
+func (q *hostQueue) needRoom() {
+	q.wantRoom.Store(true)
+	if q.tx.armRoom() {
+		q.self.Load().Signal()
+	}
+}
+
+// needBuffers is the same for want of buffers, which the engine or the port gives
+// back. Entries that the engine takes are no news to who waits for buffers: they
+// would wake the receiver for nothing, again and again. With mu held.
+func (q *hostQueue) needBuffers() {
+	q.wantBuffers.Store(true)
+	if q.txReturn.arm() || q.hasFree() {
 		q.self.Load().Signal()
 	}
 }
@@ -333,10 +343,10 @@ func (q *hostQueue) retry() (bool, *Violation) {
 		ready = true
 	}
 	if q.wantRoom.Load() {
-		q.want(&q.wantRoom)
+		q.needRoom()
 	}
 	if q.wantBuffers.Load() {
-		q.want(&q.wantBuffers)
+		q.needBuffers()
 	}
 	return ready, nil
 }
