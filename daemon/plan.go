@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"nicd/bus"
@@ -67,12 +69,54 @@ func makePlan(c *config.Interface, info *framework.Info, quirks *framework.Resol
 	if err != nil {
 		return p, err
 	}
+	if err := placeable(c, max(p.RxQueues, p.TxQueues), processors()); err != nil {
+		return p, err
+	}
 	p.RSS = spread(p.RxQueues)
 	p.Interrupts = planVectors(c, info, p.RxQueues, p.TxQueues, txInterrupts(quirks))
 	if p.Interrupts.Vectors == 0 {
 		return p, fmt.Errorf("%s: interrupts = %q: the %s offers %s", c.Origin, c.Interrupts, info.Model, offered(info))
 	}
 	return p, nil
+}
+
+// placeable says why the tasks of so many queues can't each poll for ever on its
+// processor of the config's. has are the processors that nicd may run on.
+func placeable(c *config.Interface, queues int, has []int) error {
+	if c.CPUs == nil {
+		return nil
+	}
+	for _, cpu := range c.CPUs {
+		if !slices.Contains(has, cpu) {
+			return fmt.Errorf("%s: cpus: nicd may not run on processor %d, or there is none; it has %s", c.Origin, cpu, rangesText(has))
+		}
+	}
+	if len(c.CPUs) < queues {
+		return fmt.Errorf("%s: cpus names %d for %d queues: name one for each, or set rx_queues and tx_queues", c.Origin, len(c.CPUs), queues)
+	}
+	if len(has) <= queues {
+		return fmt.Errorf("%s: cpus: %d queues that poll all the time take %d processors, one for all else; nicd has %d: set rx_queues and tx_queues, or leave cpus out",
+			c.Origin, queues, queues+1, len(has))
+	}
+	return nil
+}
+
+// rangesText is a list of ascending numbers: "0-3, 8".
+func rangesText(list []int) string {
+	var parts []string
+	for from := 0; from < len(list); {
+		to := from
+		for to+1 < len(list) && list[to+1] == list[to]+1 {
+			to++
+		}
+		text := itoa(list[from])
+		if to > from {
+			text += "-" + itoa(list[to])
+		}
+		parts = append(parts, text)
+		from = to + 1
+	}
+	return strings.Join(parts, ", ")
 }
 
 func queues(wanted, has, otherwise int) (int, error) {

@@ -109,3 +109,30 @@ func TestPlanRefuses(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// TestPlaceable: a processor that is not there used to leave a task anywhere, and
+// nobody was told.
+func TestPlaceable(t *testing.T) {
+	for _, test := range []struct {
+		cpus   []int
+		queues int
+		has    []int
+		want   string // "" if it can be done
+	}{
+		{nil, 4, []int{0}, ""},
+		{[]int{0, 1}, 2, []int{0, 1, 2}, ""},
+		{[]int{1, 1}, 2, []int{0, 1, 2}, ""},
+		{[]int{0, 1, 2}, 1, []int{0, 1, 2, 3}, ""},
+		{[]int{99}, 1, []int{0, 1, 2, 3, 8}, "may not run on processor 99, or there is none; it has 0-3, 8"},
+		{[]int{0}, 2, []int{0, 1, 2}, "names 1 for 2 queues: name one for each"},
+		{[]int{0, 1}, 2, []int{0, 1}, "2 queues that poll all the time take 3 processors, one for all else; nicd has 2"},
+	} {
+		err := placeable(&config.Interface{CPUs: test.cpus}, test.queues, test.has)
+		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("cpus %v for %d queues on %v: got %v, want %q", test.cpus, test.queues, test.has, err, test.want)
+		}
+	}
+	if len(processors()) < 1 {
+		t.Error("this test runs on no processor")
+	}
+}

@@ -1,6 +1,7 @@
 package daemon
 
-// This file reads what processes cost, from getrusage(2) and proc(5).
+// This file reads what processes cost, from getrusage(2) and proc(5), and where they
+// may run, from sched_getaffinity(2).
 
 import (
 	"bytes"
@@ -22,6 +23,22 @@ func ownCPU() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// processors are the numbers of those that this process, and so its plugins, may run
+// on, in ascending order.
+func processors() []int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(0, &set) != nil {
+		return nil
+	}
+	var list []int
+	for cpu := range len(set) * 64 {
+		if set.IsSet(cpu) {
+			list = append(list, cpu)
+		}
+	}
+	return list
 }
 
 // ProcessCPU is the processor time that a process has used, in units of 10 ms, and
