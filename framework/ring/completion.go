@@ -41,23 +41,40 @@ func (c *Completion[D]) Ready() bool { return c.load(c.at.index)&c.bit == c.at.g
 // Take consumes one descriptor, if there is one, and returns a copy of it.
 func (c *Completion[D]) Take() (d D, ok bool) { return c.Peek(&c.at) }
 
+// take consumes one descriptor, if there is one, and returns what it has in field.
+func (c *Completion[D]) take(field Field) (value uint32, ok bool) {
+	i, ok := c.step(&c.at)
+	if !ok {
+		return 0, false
+	}
+	return c.words[i*c.stride+uint32(field.Offset/4)] & field.Mask, true
+}
+
 // Cursor starts to look ahead at the first descriptor not consumed.
 func (c *Completion[D]) Cursor() Cursor { return c.at }
 
 // Peek returns a copy of the descriptor at cur, if it is there, and moves cur
 // on. The ring consumes nothing.
 func (c *Completion[D]) Peek(cur *Cursor) (d D, ok bool) {
-	i := cur.index
-	if c.load(i)&c.bit != cur.gen {
+	i, ok := c.step(cur)
+	if !ok {
 		return d, false
 	}
-	d = c.desc[i]
-	if i++; i == c.size {
-		i = 0
+	return c.desc[i], true
+}
+
+// step moves cur over the descriptor that it is at, if that is there, and returns
+// where it was.
+func (c *Completion[D]) step(cur *Cursor) (i uint32, ok bool) {
+	i = cur.index
+	if c.load(i)&c.bit != cur.gen {
+		return i, false
+	}
+	if cur.index++; cur.index == c.size {
+		cur.index = 0
 		cur.gen ^= c.bit
 	}
-	cur.index = i
-	return d, true
+	return i, true
 }
 
 // Seek consumes everything before cur.

@@ -23,8 +23,10 @@
 //
 //   - [Transmit] and [Receive]: all of a queue but its descriptors' format, for
 //     devices with done bits and tail registers.
-//   - [Posted]: the receive buffers of a queue whose device has generation bits
-//     and may pass over some.
+//   - [CommandTransmit] and [CommandReceive]: the same for devices with generation
+//     bits and completion rings.
+//   - [Posted]: the receive buffers of a ring with generation bits, of which a
+//     device may pass over some.
 //
 // And [Shared], which is memory outside of rings seen as a struct. Rings and
 // structs are made in memory that the caller has, or, by the functions named

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"nicd/bus"
 	"nicd/framework"
 )
 
@@ -17,7 +18,10 @@ type done struct {
 var doneOwner = Owner{12, 1}
 
 // bell is a region with one register.
-type bell struct{ writes []uint32 }
+type bell struct {
+	bus.Region // what no doorbell is asked for
+	writes     []uint32
+}
 
 func (b *bell) Size() int               { return 4 }
 func (b *bell) Read32(uint32) uint32    { return 0 }
@@ -210,7 +214,7 @@ func TestQueuesAllocateNothing(t *testing.T) {
 	}
 }
 
-type quietBell struct{}
+type quietBell struct{ bus.Region }
 
 func (*quietBell) Size() int              { return 4 }
 func (*quietBell) Read32(uint32) uint32   { return 0 }

@@ -23,6 +23,12 @@ type Owner struct {
 	Bit    uint32 // the bit in that word, as a mask
 }
 
+// Field says where in a descriptor a number is: the low bits of a 32-bit word.
+type Field struct {
+	Offset int    // of the word, in bytes from the descriptor's start
+	Mask   uint32 // of the bits in that word
+}
+
 // memory is a ring's descriptors, seen twice.
 type memory[D any] struct {
 	desc   []D
@@ -35,6 +41,14 @@ type memory[D any] struct {
 
 // Addr is the ring's device address, if its memory was allocated by this package.
 func (m *memory[D]) Addr() uint64 { return m.addr }
+
+// checkField tells whether a descriptor has such a field.
+func (m *memory[D]) checkField(f Field) error {
+	if f.Offset < 0 || f.Offset%4 != 0 || f.Offset/4 >= int(m.stride) {
+		return fmt.Errorf("%w: field at %d of a descriptor of %d bytes", ErrLayout, f.Offset, m.stride*4)
+	}
+	return nil
+}
 
 // overlay zeroes the first n descriptors in mem and views them.
 func overlay[D any](mem []byte, n int, owner Owner) (memory[D], error) {
