@@ -128,8 +128,8 @@ type Device interface {
 	Close() error
 }
 
-// Region is a range of 32-bit device registers. Offsets are in bytes and
-// multiples of four.
+// Region is a range of device registers, of 32 bits mostly. Offsets are in bytes
+// and multiples of the register's size.
 //
 // Read32 has acquire order: what the device wrote to memory before it set the
 // register is visible after it. Write32 is posted and ordered after all earlier
@@ -139,4 +139,16 @@ type Region interface {
 	Size() int
 	Read32(offset uint32) uint32
 	Write32(offset uint32, value uint32)
+
+	// Read and Write are the same for a register of size 1, 2 or 4 bytes, which a
+	// device may insist on being accessed as a whole and alone. A device that does
+	// not answer reads all ones in so many bytes (GoneOf); what a device of 32-bit
+	// registers does with less than one is its own business.
+	//
+	// Write need not be posted: it may wait until the device has carried it out.
+	Read(offset uint32, size int) uint32
+	Write(offset uint32, size int, value uint32)
 }
+
+// GoneOf is Gone for a register of size 1, 2 or 4 bytes.
+func GoneOf(size int) uint32 { return Gone >> (32 - 8*size) }

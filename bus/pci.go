@@ -13,6 +13,10 @@ const (
 	commandMemory = 1 << 1
 	commandMaster = 1 << 2
 
+	configStatus       = 0x06
+	statusCapabilities = 1 << 4
+	configCapabilities = 0x34
+
 	configBAR0 = 0x10
 	barIO      = 1 << 0 // I/O ports, not memory
 )
@@ -45,6 +49,38 @@ func IORegion(d Device) (Region, error) {
 	}
 	return nil, fmt.Errorf("I/O ports: %w", ErrNoRegion)
 }
+
+// Capabilities are the offsets of d's PCI capabilities of a kind (05h is MSI, 11h
+// MSI-X, 09h vendor-specific), in the order of their list. A list that loops or
+// leads outside ends where it does.
+func Capabilities(d Device, kind uint8) (at []int, err error) {
+	status, err := d.ReadConfig(configStatus, 2)
+	if err != nil || status&statusCapabilities == 0 {
+		return nil, err
+	}
+	const most = 48 // that fit in 192 bytes
+	next := uint32(configCapabilities)
+	for range most {
+		if next, err = d.ReadConfig(int(next), 1); err != nil {
+			return nil, err
+		}
+		if next &^= 3; next < firstCapability {
+			return at, nil
+		}
+		id, err := d.ReadConfig(int(next), 1)
+		if err != nil {
+			return nil, err
+		}
+		if id == uint32(kind) {
+			at = append(at, int(next))
+		}
+		next++
+	}
+	return at, nil
+}
+
+// firstCapability is where capabilities begin: behind the header.
+const firstCapability = 0x40
 
 // pollEvery is how often Await looks.
 const pollEvery = 20 * time.Microsecond

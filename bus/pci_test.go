@@ -2,6 +2,7 @@ package bus
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 )
@@ -13,7 +14,10 @@ type function struct {
 	fails  map[int]error
 }
 
-type ports struct{ bar int }
+type ports struct {
+	Region
+	bar int
+}
 
 func (ports) Size() int              { return 64 }
 func (ports) Read32(uint32) uint32   { return 0 }
@@ -27,7 +31,7 @@ func (f *function) Region(i int) (Region, error) {
 	if err := f.fails[i]; err != nil {
 		return nil, err
 	}
-	return ports{i}, nil
+	return ports{bar: i}, nil
 }
 
 func TestIORegion(t *testing.T) {
@@ -52,6 +56,33 @@ func TestIORegion(t *testing.T) {
 		} else if err == nil && r.(ports).bar != c.bar {
 			t.Errorf("%s: BAR %d, want %d", name, r.(ports).bar, c.bar)
 		}
+	}
+}
+
+func TestCapabilities(t *testing.T) {
+	list := map[int]uint32{0x06: 0x10, 0x34: 0x42, 0x40: 0x09, 0x41: 0x60, 0x60: 0x11, 0x61: 0x50, 0x50: 0x09, 0x51: 0}
+	loop := map[int]uint32{0x06: 0x10, 0x34: 0x40, 0x40: 0x11, 0x41: 0x40}
+	for name, c := range map[string]struct {
+		config map[int]uint32
+		kind   uint8
+		want   []int
+	}{
+		"two of a kind":   {list, 0x09, []int{0x40, 0x50}},
+		"one":             {list, 0x11, []int{0x60}},
+		"none":            {list, 0x05, nil},
+		"no list":         {map[int]uint32{0x34: 0x40, 0x40: 0x09}, 0x09, nil},
+		"into the header": {map[int]uint32{0x06: 0x10, 0x34: 0x10, 0x10: 0x09}, 0x09, nil},
+	} {
+		at, err := Capabilities(&function{config: c.config}, c.kind)
+		if err != nil || !slices.Equal(at, c.want) {
+			t.Errorf("%s: %v, %v, want %v", name, at, err, c.want)
+		}
+	}
+	if at, err := Capabilities(&function{config: loop}, 0x05); at != nil || err != nil {
+		t.Errorf("a list that loops has %v, %v", at, err)
+	}
+	if _, err := Capabilities(&function{config: list, fails: map[int]error{-0x60: ErrGone}}, 0x09); !errors.Is(err, ErrGone) {
+		t.Errorf("a device that goes away: %v", err)
 	}
 }
 

@@ -14,7 +14,9 @@ func (r registers) Read32(offset uint32) uint32 {
 	r[offset] = 0
 	return v
 }
-func (r registers) Write32(offset, value uint32) { r[offset] = value }
+func (r registers) Write32(offset, value uint32)         { r[offset] = value }
+func (r registers) Read(offset uint32, _ int) uint32     { return r.Read32(offset) }
+func (r registers) Write(offset uint32, _ int, v uint32) { r.Write32(offset, v) }
 
 func TestStatistics(t *testing.T) {
 	s := Statistics{{Offset: 0x10, Name: "a"}, {Offset: 0x20, Wide: true, Name: "b", Doc: "c", Bad: true}}

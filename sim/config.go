@@ -37,6 +37,7 @@ const (
 
 	capabilityPM      = 0x01
 	capabilityMSI     = 0x05
+	capabilityVendor  = 0x09
 	capabilityExpress = 0x10
 	capabilityMSIX    = 0x11
 
@@ -124,6 +125,11 @@ func (c *configSpace) putCapabilities(id Identity) {
 		c.put32(o+12, 0x11|3<<10, 0) // link capabilities: 2.5 GT/s, x1, ASPM
 		c.put16(o+16, 0, 0x00fb)     // link control
 		c.put16(o+18, 0x11, 0)       // link status
+	}
+	for _, v := range id.VendorCapabilities {
+		o := add(v.Offset, capabilityVendor)
+		c.data[o+2] = byte(3 + len(v.Bytes))
+		copy(c.data[o+3:], v.Bytes)
 	}
 	if len(at) == 0 {
 		return

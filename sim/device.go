@@ -49,6 +49,7 @@ const (
 // also unmasks the vectors, and mask bits written to the table later count.
 type Device struct {
 	model   Model
+	narrow  NarrowModel // the model, if it is one
 	host    Host
 	id      Identity
 	opt     Options
@@ -77,6 +78,7 @@ func NewDevice(model Model, opt Options) (*Device, error) {
 		opt.Budget = DefaultBudget
 	}
 	d := &Device{model: model, id: model.Identity(), opt: opt, ranges: model.Doorbells()}
+	d.narrow, _ = model.(NarrowModel)
 	if err := d.makeDoorbells(); err != nil {
 		return nil, fmt.Errorf("sim:%s: %w", opt.Name, err)
 	}

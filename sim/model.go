@@ -39,6 +39,18 @@ type Model interface {
 	End
 }
 
+// NarrowModel is a Model with registers of 8 and 16 bits. Without this, reads of
+// less than 32 bits are parts of the register around them, and writes are lost.
+type NarrowModel interface {
+	Model
+
+	// ReadNarrow and WriteNarrow are ReadRegister and WriteRegister for a register
+	// of size 1 or 2 bytes, of which the offset is a multiple. A narrow write of a
+	// doorbell is not among them: it rings.
+	ReadNarrow(region int, offset uint32, size int) uint32
+	WriteNarrow(region int, offset uint32, size int, value uint32)
+}
+
 // Identity is what configuration space says of a function.
 type Identity struct {
 	Vendor, Device       uint16
@@ -51,6 +63,17 @@ type Identity struct {
 	// PowerManagement and Express are the offsets of those capabilities, 0 if
 	// the function has none.
 	PowerManagement, Express uint8
+	// VendorCapabilities are vendor-specific capabilities (09h), which a driver finds in the
+	// order of their offsets, as all others.
+	VendorCapabilities []VendorCapability
+}
+
+// VendorCapability is a vendor-specific capability: where it lies, a multiple of
+// four, and its bytes behind the three that all have (identifier, next capability,
+// length), which are made from it. They are read-only.
+type VendorCapability struct {
+	Offset uint8
+	Bytes  []byte
 }
 
 // ClassEthernet is the class code of an Ethernet controller.

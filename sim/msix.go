@@ -66,3 +66,10 @@ func (d *Device) writeMSIX(region int, offset, value uint32) bool {
 	}
 	return region == m.PBABAR && offset-m.PBAOffset < uint32((m.Vectors+63)/64*8)
 }
+
+// isMSIX tells whether a register is of the table or the pending bit array.
+func (d *Device) isMSIX(region int, offset uint32) bool {
+	m := &d.id.MSIX
+	return m.Vectors > 0 && (region == m.TableBAR && offset-m.TableOffset < uint32(m.Vectors*msixEntrySize) ||
+		region == m.PBABAR && offset-m.PBAOffset < uint32((m.Vectors+63)/64*8))
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -340,5 +341,88 @@ func TestTesterToTester(t *testing.T) {
 	}
 	if s := a.Port().Stats(); s.Frames != 10 || s.Paused == 0 {
 		t.Errorf("stats %+v", s)
+	}
+}
+
+// narrow is a model of bytes.
+type narrow struct {
+	plain
+	bytes [16]byte
+}
+
+func (m *narrow) ReadNarrow(_ int, offset uint32, size int) (v uint32) {
+	for i := range size {
+		v |= uint32(m.bytes[int(offset)+i]) << (8 * i)
+	}
+	return v
+}
+
+func (m *narrow) WriteNarrow(_ int, offset uint32, size int, value uint32) {
+	for i := range size {
+		m.bytes[int(offset)+i] = byte(value >> (8 * i))
+	}
+}
+
+func (m *narrow) Identity() Identity {
+	id := m.plain.Identity()
+	id.VendorCapabilities = []VendorCapability{{Offset: 0xd0, Bytes: []byte{1, 2, 3}}, {Offset: 0xc0, Bytes: []byte{4}}}
+	return id
+}
+
+func TestNarrowRegisters(t *testing.T) {
+	m := &narrow{}
+	d, err := NewDevice(m, Options{HeapDoorbells: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	r, err := d.Region(bus.BAR0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Write(5, 1, 0xab)
+	r.Write(6, 2, 0xcdef)
+	r.Write(7, 2, 0x1111) // no register
+	if got := m.bytes[4:8]; string(got) != "\x00\xab\xef\xcd" {
+		t.Errorf("bytes are % x", got)
+	}
+	if a, b := r.Read(5, 1), r.Read(6, 2); a != 0xab || b != 0xcdef {
+		t.Errorf("read %#x, %#x", a, b)
+	}
+	if got := r.Read(5, 2); got != 0xffff {
+		t.Errorf("read %#x at an odd offset", got)
+	}
+	at, err := bus.Capabilities(d, 0x09)
+	if err != nil || !slices.Equal(at, []int{0xc0, 0xd0}) {
+		t.Fatalf("vendor capabilities at %v, %v", at, err)
+	}
+	if got := config(t, d, 0xd0, 4); got>>16 != 0x0106 {
+		t.Errorf("capability begins with %#x", got)
+	}
+	d.Unplug()
+	if got := r.Read(6, 2); got != 0xffff {
+		t.Errorf("read %#x of a device that is gone", got)
+	}
+}
+
+// A model of 32-bit registers is read in parts and not written in parts.
+func TestNarrowAccessToWideRegisters(t *testing.T) {
+	m, d := newPlain(t, Options{HeapDoorbells: true})
+	r, err := d.Region(bus.BAR0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.reg = 0x44332211
+	if a, b := r.Read(5, 1), r.Read(6, 2); a != 0x22 || b != 0x4433 {
+		t.Errorf("read %#x, %#x", a, b)
+	}
+	r.Write(4, 2, 0)
+	if m.reg != 0x44332211 {
+		t.Errorf("a write of half a register made %#x", m.reg)
+	}
+	bells := m.Doorbells()[0]
+	r.Write(bells.Offset, 2, 9)
+	if got := d.host.Doorbell(bells.First); got != 9 {
+		t.Errorf("a narrow write of a doorbell made it %d", got)
 	}
 }

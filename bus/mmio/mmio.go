@@ -1,4 +1,4 @@
-// Package mmio accesses 32-bit device registers that are mapped into this
+// Package mmio accesses device registers that are mapped into this
 // process: the BARs of a real device, or pages that a device model in another
 // process shares.
 //
@@ -21,3 +21,20 @@ func Store32(addr *uint32, v uint32)
 // Load32 loads the register at addr with acquire order: what the device wrote
 // to memory before it set the register is visible after it.
 func Load32(addr *uint32) uint32 { return atomic.LoadUint32(addr) }
+
+// Store16 and Store8 are Store32 for narrower registers.
+//
+//go:noescape
+func Store16(addr *uint16, v uint16)
+
+//go:noescape
+func Store8(addr *uint8, v uint8)
+
+// Load16 and Load8 are Load32 for narrower registers, for which sync/atomic has
+// nothing.
+//
+//go:noescape
+func Load16(addr *uint16) uint16
+
+//go:noescape
+func Load8(addr *uint8) uint8

@@ -33,9 +33,39 @@ func (r *Region) Write32(offset, value uint32) {
 	}
 }
 
-func (r *Region) word(offset uint32) *uint32 {
-	if offset&3 != 0 || uint64(offset)+4 > uint64(len(r.mem)) {
+// Read reads a register of size bytes, or all ones if there is none.
+func (r *Region) Read(offset uint32, size int) uint32 {
+	switch p := r.at(offset, size); {
+	case p == nil:
+		return ^uint32(0) >> (32 - 8*size)
+	case size == 1:
+		return uint32(Load8((*uint8)(p)))
+	case size == 2:
+		return uint32(Load16((*uint16)(p)))
+	default:
+		return Load32((*uint32)(p))
+	}
+}
+
+// Write writes a register of size bytes, if there is one.
+func (r *Region) Write(offset uint32, size int, value uint32) {
+	switch p := r.at(offset, size); {
+	case p == nil:
+	case size == 1:
+		Store8((*uint8)(p), uint8(value))
+	case size == 2:
+		Store16((*uint16)(p), uint16(value))
+	default:
+		Store32((*uint32)(p), value)
+	}
+}
+
+func (r *Region) word(offset uint32) *uint32 { return (*uint32)(r.at(offset, 4)) }
+
+// at is where the register of size bytes at offset is, nil if there is none.
+func (r *Region) at(offset uint32, size int) unsafe.Pointer {
+	if offset&uint32(size-1) != 0 || uint64(offset)+uint64(size) > uint64(len(r.mem)) {
 		return nil
 	}
-	return (*uint32)(unsafe.Pointer(&r.mem[offset]))
+	return unsafe.Pointer(&r.mem[offset])
 }

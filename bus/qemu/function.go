@@ -161,29 +161,35 @@ func (s span) has(offset uint32) bool { return offset >= s.from && offset < s.to
 // Size implements bus.Region.
 func (r *region) Size() int { return int(r.bar.size) }
 
-func (r *region) inside(offset uint32) bool {
-	return offset%4 == 0 && uint64(offset)+4 <= r.bar.size
+func (r *region) inside(offset uint32, size int) bool {
+	return offset%uint32(size) == 0 && uint64(offset)+uint64(size) <= r.bar.size
 }
 
 // Read32 implements bus.Region.
-func (r *region) Read32(offset uint32) uint32 {
-	switch {
-	case !r.inside(offset):
-		return bus.Gone
-	case r.bar.io():
-		return r.qtest.inPort(r.bar.addr+uint64(offset), 4)
-	}
-	return r.qtest.read(r.bar.addr+uint64(offset), 4)
-}
+func (r *region) Read32(offset uint32) uint32 { return r.Read(offset, 4) }
 
 // Write32 implements bus.Region.
-func (r *region) Write32(offset, v uint32) {
+func (r *region) Write32(offset, v uint32) { r.Write(offset, 4, v) }
+
+// Read implements bus.Region.
+func (r *region) Read(offset uint32, size int) uint32 {
 	switch {
-	case !r.inside(offset) || r.table.has(offset):
+	case !r.inside(offset, size):
+		return bus.GoneOf(size)
 	case r.bar.io():
-		r.qtest.outPort(r.bar.addr+uint64(offset), 4, v)
+		return r.qtest.inPort(r.bar.addr+uint64(offset), size)
+	}
+	return r.qtest.read(r.bar.addr+uint64(offset), size)
+}
+
+// Write implements bus.Region.
+func (r *region) Write(offset uint32, size int, v uint32) {
+	switch {
+	case !r.inside(offset, size) || r.table.has(offset):
+	case r.bar.io():
+		r.qtest.outPort(r.bar.addr+uint64(offset), size, v)
 	default:
-		r.qtest.write(r.bar.addr+uint64(offset), 4, v)
+		r.qtest.write(r.bar.addr+uint64(offset), size, v)
 	}
 }
 

@@ -40,7 +40,7 @@ func (d *Device) Region(index int) (bus.Region, error) {
 func (r *region) Size() int { return r.window.size }
 
 func (r *region) Read32(offset uint32) uint32 {
-	if !r.has(offset) {
+	if !r.has(offset, 4) {
 		return bus.Gone
 	}
 	if a := r.area(offset); a != nil {
@@ -54,7 +54,7 @@ func (r *region) Read32(offset uint32) uint32 {
 }
 
 func (r *region) Write32(offset, value uint32) {
-	if !r.has(offset) {
+	if !r.has(offset, 4) {
 		return
 	}
 	if a := r.area(offset); a != nil {
@@ -64,8 +64,33 @@ func (r *region) Write32(offset, value uint32) {
 	_ = r.window.write(int(offset), 4, value) // posted: a device that is gone shows when it is read
 }
 
-func (r *region) has(offset uint32) bool {
-	return offset&3 == 0 && int64(offset)+4 <= int64(r.window.size) && !r.device.closed.Load()
+func (r *region) Read(offset uint32, size int) uint32 {
+	if !r.has(offset, size) {
+		return bus.GoneOf(size)
+	}
+	if a := r.area(offset); a != nil {
+		return a.regs.Read(offset-uint32(a.Offset), size)
+	}
+	v, err := r.window.read(int(offset), size)
+	if err != nil {
+		return bus.GoneOf(size)
+	}
+	return v
+}
+
+func (r *region) Write(offset uint32, size int, value uint32) {
+	if !r.has(offset, size) {
+		return
+	}
+	if a := r.area(offset); a != nil {
+		a.regs.Write(offset-uint32(a.Offset), size, value)
+		return
+	}
+	_ = r.window.write(int(offset), size, value)
+}
+
+func (r *region) has(offset uint32, size int) bool {
+	return offset&uint32(size-1) == 0 && int64(offset)+int64(size) <= int64(r.window.size) && !r.device.closed.Load()
 }
 
 func (r *region) area(offset uint32) *mapped {

@@ -94,7 +94,7 @@ func (r *region) addBell(e, first shadowFD, base int64) {
 	switch {
 	case e.kind != kindShadowIOEventFD, e.memoryFD != first.memoryFD, e.eventFD != first.eventFD:
 		return
-	case e.size != 4 || e.offset >= maxBellOffset || !r.has(uint32(e.offset)):
+	case e.size != 4 || e.offset >= maxBellOffset || !r.has(uint32(e.offset), 4):
 		return
 	case e.memoryOffset < start, (e.memoryOffset-start)%4 != 0, (e.memoryOffset-start)/4 >= bus.MaxDoorbells:
 		return

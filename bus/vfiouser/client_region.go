@@ -51,7 +51,7 @@ func (r *region) Size() int { return int(r.size) }
 
 // Read32 waits for the server, unless the register is mapped.
 func (r *region) Read32(offset uint32) uint32 {
-	if !r.has(offset) {
+	if !r.has(offset, 4) {
 		return bus.Gone
 	}
 	if a := r.area(offset); a != nil {
@@ -72,7 +72,7 @@ func (r *region) Write32(offset, value uint32) {
 			return
 		}
 	}
-	if !r.has(offset) {
+	if !r.has(offset, 4) {
 		return
 	}
 	if a := r.area(offset); a != nil {
@@ -82,8 +82,41 @@ func (r *region) Write32(offset, value uint32) {
 	r.client.write(r.index, offset, value)
 }
 
-func (r *region) has(offset uint32) bool {
-	return offset&3 == 0 && uint64(offset)+4 <= r.size
+// Read waits for the server, unless the register is mapped.
+func (r *region) Read(offset uint32, size int) uint32 {
+	if !r.has(offset, size) {
+		return bus.GoneOf(size)
+	}
+	if a := r.area(offset); a != nil {
+		return a.regs.Read(offset-uint32(a.Offset), size)
+	}
+	v, err := r.client.readRegion(r.index, uint64(offset), size)
+	if err != nil {
+		return bus.GoneOf(size)
+	}
+	return v
+}
+
+// Write stores to a doorbell or to mapped registers if it can. Otherwise it waits
+// for the server: what can be posted is 32 bits.
+func (r *region) Write(offset uint32, size int, value uint32) {
+	i := offset / 4
+	switch bell := offset&3 == 0 && i < uint32(len(r.bells)) && r.bells[i] != 0; {
+	case size == 4 || bell && r.client.bells.Idle():
+		r.Write32(offset, value)
+		return
+	case !r.has(offset, size):
+		return
+	}
+	if a := r.area(offset); a != nil {
+		a.regs.Write(offset-uint32(a.Offset), size, value)
+		return
+	}
+	_ = r.client.writeRegion(r.index, uint64(offset), size, value)
+}
+
+func (r *region) has(offset uint32, size int) bool {
+	return offset&uint32(size-1) == 0 && uint64(offset)+uint64(size) <= r.size
 }
 
 func (r *region) area(offset uint32) *mappedArea {

@@ -443,3 +443,26 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 		t.Errorf("%d descriptors before, %d after", before, after)
 	}
 }
+
+func TestNarrowRegisters(t *testing.T) {
+	d := newFakeDevice(t)
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 1)
+	r.Write32(8, 0x44332211)
+	if a, b, both := r.Read(9, 1), r.Read(10, 2), r.Read(8, 4); a != 0x22 || b != 0x4433 || both != 0x44332211 {
+		t.Errorf("read %#x, %#x, %#x", a, b, both)
+	}
+	if got := r.Read(9, 2); got != 0xffff {
+		t.Errorf("two bytes at an odd offset are %#x", got)
+	}
+	r.Write(10, 2, 0xabcd)
+	r.Write(13, 1, 0xef)
+	r.Write(15, 2, 0) // no register
+	r.Write(16, 4, 7)
+	if got := r.Read32(16); got != 7 {
+		t.Errorf("wrote 7 and read %d", got)
+	}
+	if want := []narrowWrite{{10, 2, 0xabcd}, {13, 1, 0xef}}; !slices.Equal(d.bars[1].narrow, want) {
+		t.Errorf("the device saw %+v, want %+v", d.bars[1].narrow, want)
+	}
+}

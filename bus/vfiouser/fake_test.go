@@ -204,6 +204,7 @@ type fakeRegion struct {
 	regs   []uint32
 	reads  []uint32
 	writes []write
+	narrow []narrowWrite
 	gate   chan struct{} // if not nil, a write to gateOffset waits for it
 	quiet  bool          // keep no list of reads and writes
 }
@@ -242,6 +243,27 @@ func (r *fakeRegion) Write32(offset, value uint32) {
 		return
 	}
 	r.regs[offset/4] = value
+}
+
+// Read is part of a register; what is written to one is lost.
+func (r *fakeRegion) Read(offset uint32, size int) uint32 {
+	return r.Read32(offset&^3) >> (8 * (offset & 3)) & bus.GoneOf(size)
+}
+
+func (r *fakeRegion) Write(offset uint32, size int, value uint32) {
+	if size == 4 {
+		r.Write32(offset, value)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.narrow = append(r.narrow, narrowWrite{offset, size, value})
+}
+
+type narrowWrite struct {
+	offset uint32
+	size   int
+	value  uint32
 }
 
 func (r *fakeRegion) bell(offset uint32) (int, bool) {

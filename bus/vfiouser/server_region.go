@@ -91,7 +91,7 @@ func (s *server) read(a regionAccess, data []byte) {
 		return
 	}
 	for len(data) > 0 {
-		data, a.offset = s.readRegister(s.regions[a.region], a.offset, data)
+		data, a.offset = readRegister(s.regions[a.region], a.offset, data)
 	}
 }
 
@@ -104,12 +104,11 @@ func (s *server) inside(a regionAccess) int {
 	return int(min(uint64(a.count), size-a.offset))
 }
 
-// readRegister reads the part of data that lies in the 32-bit register at
-// offset: all of it, mostly.
-func (s *server) readRegister(r bus.Region, offset uint64, data []byte) ([]byte, uint64) {
-	var word [4]byte
-	host.PutUint32(word[:], r.Read32(uint32(offset)&^3))
-	n := copy(data, word[offset&3:])
+// readRegister reads the first register of data, which is at offset: all of it,
+// mostly.
+func readRegister(r bus.Region, offset uint64, data []byte) ([]byte, uint64) {
+	n := naturalWidth(int(offset), len(data))
+	putWidth(data[:n], r.Read(uint32(offset), n))
 	return data[n:], offset + uint64(n)
 }
 
@@ -128,20 +127,16 @@ func (s *server) readConfig(offset int, data []byte) {
 	}
 }
 
-// write carries out a write. Registers are 32 bits wide; a longer write is one
-// of each, and what is narrower than a register is lost.
+// write carries out a write, one for each register if it is of several.
 func (s *server) write(a regionAccess, data []byte) error {
 	data = data[:s.inside(a)]
 	if a.region == bus.ConfigSpace {
 		return s.writeConfig(int(a.offset), data)
 	}
-	if (a.offset|uint64(len(data)))&3 != 0 {
-		s.o.report(violation("write of %d bytes at %#x of region %d, whose registers are 32 bits wide",
-			len(data), a.offset, a.region))
-		return nil
-	}
-	for i := 0; i < len(data); i += 4 {
-		s.regions[a.region].Write32(uint32(a.offset)+uint32(i), host.Uint32(data[i:]))
+	for len(data) > 0 {
+		n := naturalWidth(int(a.offset), len(data))
+		s.regions[a.region].Write(uint32(a.offset), n, getWidth(data[:n]))
+		data, a.offset = data[n:], a.offset+uint64(n)
 	}
 	return nil
 }

@@ -153,7 +153,8 @@ func TestRegionAccess(t *testing.T) {
 		{"read 1 of a register", access(read, c, at(9), bar1, one, ""), nil, access(read, r, at(9), bar1, one, "56"), 0},
 		{"write 8, two registers", access(write, c, at(16), bar1, eight, "01000000 02000000"), nil, access(write, r, at(16), bar1, eight, ""), 0},
 		{"read 8", access(read, c, at(16), bar1, eight, ""), nil, access(read, r, at(16), bar1, eight, "01000000 02000000"), 0},
-		{"write 2, lost", access(write, c, at(16), bar1, two, "ffff"), nil, access(write, r, at(16), bar1, two, ""), 0},
+		{"write 2", access(write, c, at(18), bar1, two, "ffee"), nil, access(write, r, at(18), bar1, two, ""), 0},
+		{"write 1", access(write, c, at(21), bar1, one, "dd"), nil, access(write, r, at(21), bar1, one, ""), 0},
 		{"posted write", access(write, posted, at(24), bar1, four, "05000000"), nil, "", 0},
 		{"posted write beyond the end", access(write, posted, beyond, bar1, four, "05000000"), nil, "", 0},
 		{"posted write to nowhere", access(write, posted, at(0), none, four, "05000000"), nil, "", 0},
@@ -177,6 +178,9 @@ func TestRegionAccess(t *testing.T) {
 	})
 	if got := d.bars[1].takeWrites(); len(got) != 4 {
 		t.Errorf("the device saw %+v", got)
+	}
+	if got, want := d.bars[1].narrow, []narrowWrite{{18, 2, 0xeeff}, {21, 1, 0xdd}}; !slices.Equal(got, want) {
+		t.Errorf("the device saw narrow writes %+v, want %+v", got, want)
 	}
 }
 

@@ -30,6 +30,7 @@ func (h *heapDMA) Alloc(size, align int) (framework.Block, error) {
 
 // fakeRegion keeps what is written, which is enough of a register file.
 type fakeRegion struct {
+	bus.Region
 	regs   map[uint32]uint32
 	writes map[uint32]int
 }

@@ -30,6 +30,7 @@ func (h *heapDMA) bytesAt(addr uint64) []byte { return h.mem.Bytes()[addr-testBa
 
 // fakeRegion records writes.
 type fakeRegion struct {
+	bus.Region
 	last   map[uint32]uint32
 	writes map[uint32]int
 }

@@ -152,22 +152,26 @@ type probeRegion struct {
 	index int
 }
 
-func (r *probeRegion) Read32(offset uint32) uint32 {
+func (r *probeRegion) Read32(offset uint32) uint32 { return r.Read(offset, 4) }
+
+func (r *probeRegion) Write32(offset, value uint32) { r.Write(offset, 4, value) }
+
+func (r *probeRegion) Read(offset uint32, size int) uint32 {
 	if r.probe.reads.Add(1) == r.probe.goneAt {
 		r.probe.gone.Store(true)
 	}
 	if r.probe.gone.Load() {
-		return bus.Gone
+		return bus.GoneOf(size)
 	}
-	return r.Region.Read32(offset)
+	return r.Region.Read(offset, size)
 }
 
-func (r *probeRegion) Write32(offset, value uint32) {
+func (r *probeRegion) Write(offset uint32, size int, value uint32) {
 	r.probe.writes.Add(1)
 	if r.index != bus.BAR0 {
 		r.probe.ioWrites.Add(1)
 	}
 	if !r.probe.gone.Load() {
-		r.Region.Write32(offset, value)
+		r.Region.Write(offset, size, value)
 	}
 }
