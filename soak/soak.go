@@ -160,11 +160,12 @@ func (r *run) say(format string, args ...any) {
 func (r *run) soak(ctx context.Context) {
 	inside := r.resources()
 	inside.memory = 0 // it is looked at when all is warm
-	r.watcher = watch(r.load.progress, r.Stall)
+	r.watcher = watch(r.load.progress, r.daemon.Processes, r.Stall)
 	r.changes(ctx)
 	r.restore()
 	r.settle(ctx)
 	r.summary.streams = r.watcher.stop()
+	r.summary.blind = r.watcher.blind
 	r.audit()
 	if len(r.problems) == 0 {
 		inside.memory = r.warm

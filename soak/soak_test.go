@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"nicd/drivers/e1000"
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
+	"nicd/internal/schedstat"
 	"nicd/internal/testns"
 	"nicd/proto/adminpb"
 )
@@ -50,13 +52,18 @@ func shortSoak(t *testing.T, tap bool) {
 }
 
 // TestWatcher: a stream that moves is left alone, one that does not is reported,
-// once for each time that it stands still for too long.
+// once for each time that it stands still for too long, with what is to blame.
 func TestWatcher(t *testing.T) {
 	now := time.Unix(0, 0)
 	bytes := [2]uint64{}
-	w := &watcher{limit: time.Second, look: func() []daemon.Progress {
-		return []daemon.Progress{{Name: "a", Bytes: bytes[0]}, {Name: "b", Bytes: bytes[1]}}
-	}}
+	asked := 0
+	w := &watcher{
+		limit: time.Second,
+		look: func() []daemon.Progress {
+			return []daemon.Progress{{Name: "a", Bytes: bytes[0]}, {Name: "b", Bytes: bytes[1]}}
+		},
+		pids: func() []int { asked++; return []int{os.Getpid()} },
+	}
 	var found []string
 	for range 250 {
 		w.note(now)
@@ -64,11 +71,63 @@ func TestWatcher(t *testing.T) {
 		bytes[0]++
 		found = append(found, w.problems()...)
 	}
-	if len(found) != 2 || !strings.Contains(found[0], "stream b stalled") {
+	if len(found) != 2 || !strings.Contains(found[0], "stream b stalled") || !strings.Contains(found[0], fmt.Sprintf("process %d", os.Getpid())) {
 		t.Errorf("found %q", found)
+	}
+	if asked != 2 {
+		t.Errorf("looked at processes %d times for 2 stalls", asked)
 	}
 	if w.streams[0].longest > 20*time.Millisecond || w.streams[1].longest < time.Second {
 		t.Errorf("%+v", w.streams)
+	}
+}
+
+// TestWatcherOverslept: time in which the watcher itself was not let run is nobody's
+// pause, and is told.
+func TestWatcherOverslept(t *testing.T) {
+	now := time.Unix(0, 0)
+	w := &watcher{
+		limit: time.Second,
+		look:  func() []daemon.Progress { return []daemon.Progress{{Name: "a"}} },
+		pids:  func() []int { return nil },
+	}
+	pass := func(looks int, asleep time.Duration) {
+		for range looks {
+			w.note(now)
+			now = now.Add(asleep)
+			w.slept(asleep)
+		}
+	}
+	pass(50, sampling)
+	pass(5, 30*time.Second)
+	pass(40, sampling)
+	if found := w.problems(); len(found) != 0 || w.blind != 5*30*time.Second {
+		t.Errorf("found %q, blind for %v", found, w.blind)
+	}
+	pass(20, sampling)
+	if found := w.problems(); len(found) != 1 {
+		t.Errorf("found %q", found)
+	}
+}
+
+// TestBlame: the process that was kept from running most is named, and whether that
+// explains a stall.
+func TestBlame(t *testing.T) {
+	const ms = time.Millisecond
+	fine := schedstat.Use{PID: 1, Over: 500 * ms, Ran: 400 * ms, Waited: 20 * ms}
+	starved := schedstat.Use{PID: 2, Over: 500 * ms, Ran: 3 * ms, Waited: 470 * ms}
+	stopped := schedstat.Use{PID: 3, Over: 500 * ms, Stopped: true}
+	for _, c := range []struct {
+		uses []schedstat.Use
+		says string
+	}{
+		{[]schedstat.Use{fine}, "not for want of processors: at most, process 1 waited 20ms of 500ms for a processor and ran 400ms"},
+		{[]schedstat.Use{fine, starved, fine}, "the machine's fault: process 2 waited 470ms of 500ms for a processor and ran 3ms"},
+		{[]schedstat.Use{starved, stopped, fine}, "the machine's fault: process 3 is stopped by a signal"},
+	} {
+		if got := blame(c.uses); got != c.says {
+			t.Errorf("got %q, want %q", got, c.says)
+		}
 	}
 }
 

@@ -16,6 +16,7 @@ type summary struct {
 	effects       map[string]int // and by what they took
 	total         int
 	streams       []streamRecord
+	blind         time.Duration // of the watcher's, which is in no stream's pauses
 	retransmits   []uint64
 	status        *adminpb.StatusReply
 	before, after resources
@@ -44,6 +45,9 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 			fmt.Fprintf(w, ", %d retransmits by its sender", s.retransmits[n])
 		}
 		fmt.Fprintln(w)
+	}
+	if s.blind > 0 {
+		fmt.Fprintf(w, "for %v of that the machine did not let the soak itself look\n", s.blind.Round(time.Millisecond))
 	}
 	if s.status != nil {
 		for _, i := range s.status.Interfaces {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -12,6 +13,7 @@ import (
 
 	"nicd/bus"
 	"nicd/framework"
+	"nicd/internal/schedstat"
 )
 
 // wellKnown are the errors that keep their identity on the way from a driver to
@@ -81,6 +83,8 @@ func (p *Process) call(ctx context.Context, op string, rpc func(context.Context)
 	defer context.AfterFunc(p.life, cancel)()
 	defer p.warnSlow(ctx, op)()
 	limit := remaining(ctx)
+	half := lookAtHalfTime(ctx, p.PID())
+	defer half.timer.Stop()
 	err := rpc(joined)
 	switch {
 	case err == nil:
@@ -89,7 +93,7 @@ func (p *Process) call(ctx context.Context, op string, rpc func(context.Context)
 		return p.exitError(op)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded), pluginTimedOut(ctx, err):
 		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ErrTimeout,
-			Detail: fmt.Sprintf("it hangs, or the machine is too busy for it: it was given %v", limit)}
+			Detail: fmt.Sprintf("%s: it was given %v", half.why(), limit)}
 	case ctx.Err() != nil:
 		return &Error{Plugin: p.name, PID: p.PID(), Op: op, Err: ctx.Err()}
 	}
@@ -112,6 +116,41 @@ func (p *Process) warnSlow(ctx context.Context, op string) (answered func() bool
 		p.log.Warn().Str("operation", op).Dur("waited_ms", p.slowAfter).
 			Msgf("the driver has not answered yet; nicd waits for %v more", remaining(ctx))
 	}).Stop
+}
+
+// halfTime is a look at a process when half of the time for an answer is gone. What
+// the process did after that tells why there is none.
+type halfTime struct {
+	pid   int
+	look  atomic.Pointer[schedstat.Process]
+	timer *time.Timer
+}
+
+// lookAtHalfTime starts the clock. Its timer has to be stopped.
+func lookAtHalfTime(ctx context.Context, pid int) *halfTime {
+	h := &halfTime{pid: pid}
+	end, _ := ctx.Deadline()
+	h.timer = time.AfterFunc(time.Until(end)/2, func() {
+		look := schedstat.Look(pid)
+		h.look.Store(&look)
+	})
+	return h
+}
+
+// why says, when time is up, why there is no answer.
+func (h *halfTime) why() string {
+	was := h.look.Load()
+	if was == nil {
+		return "it hangs, or the machine is too busy for it"
+	}
+	use := schedstat.Look(h.pid).Since(*was)
+	switch {
+	case use.Stopped:
+		return use.String()
+	case use.Starved():
+		return fmt.Sprintf("the machine is too busy for it (%v)", use)
+	}
+	return fmt.Sprintf("it hangs (%v)", use)
 }
 
 // pluginTimedOut tells whether the plugin gave up because time is up, which it

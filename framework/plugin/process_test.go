@@ -281,7 +281,7 @@ func TestFrozenPlugin(t *testing.T) {
 	eventually(t, "it is not stopped", func() bool { return state(p.PID()) == "T" })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	if _, err := control.Info(ctx); !errors.Is(err, ErrTimeout) {
+	if _, err := control.Info(ctx); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "is stopped by a signal") {
 		t.Errorf("info of a frozen plugin: %v", err)
 	}
 	start := time.Now()
