@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nicd/proto/adminpb"
 )
@@ -144,8 +145,8 @@ func TestStatsLeavesOutZeros(t *testing.T) {
 		{Name: "rx_packets", Value: 7}, {Name: "rx_polls"}, {Name: "rx_drop_crc", Value: 1, Bad: true},
 	}}}, Violation: "7 is not 8"}
 	var few, all bytes.Buffer
-	Stats(&few, s, false)
-	Stats(&all, s, true)
+	NewCounterRates(false).Print(&few, s, time.Now())
+	NewCounterRates(true).Print(&all, s, time.Now())
 	if strings.Contains(few.String(), "rx_polls") || !strings.Contains(all.String(), "rx_polls") {
 		t.Errorf("few:\n%sall:\n%s", few.String(), all.String())
 	}
@@ -153,5 +154,51 @@ func TestStatsLeavesOutZeros(t *testing.T) {
 		if !strings.Contains(few.String(), want) {
 			t.Errorf("no %q in:\n%s", want, few.String())
 		}
+	}
+}
+
+// TestStatsRates: from the second time on there is what was counted meanwhile, of
+// counters and not of levels, each by its own section.
+func TestStatsRates(t *testing.T) {
+	at := func(packets, wire uint64) *adminpb.StatsReply {
+		return &adminpb.StatsReply{Interface: "em0",
+			Queues: []*adminpb.QueueStats{
+				{Kind: "rx", Counters: []*adminpb.Counter{{Name: "rx_packets", Value: packets, Unit: "packets"}, {Name: "rx_buffers_free", Value: packets, Unit: "level"}}},
+				{Kind: "rx", Index: 1, Counters: []*adminpb.Counter{{Name: "rx_packets", Value: 9, Unit: "packets"}}},
+			},
+			Wire: []*adminpb.Counter{{Name: "wire_rx_lost", Value: wire, Unit: "segments"}},
+		}
+	}
+	var first, second bytes.Buffer
+	rates, start := NewCounterRates(false), time.Now()
+	rates.Print(&first, at(100, 0), start)
+	rates.Print(&second, at(300, 4), start.Add(2*time.Second))
+	if strings.Contains(first.String(), "A SECOND") {
+		t.Errorf("rates of no time:\n%s", first.String())
+	}
+	var got [][]string
+	for _, line := range strings.Split(second.String(), "\n") {
+		if fields := strings.Fields(line); strings.Contains(line, "_") {
+			got = append(got, fields)
+		}
+	}
+	want := [][]string{{"rx_packets", "300", "100", "packets"}, {"rx_buffers_free", "300", "-", "level"}, {"rx_packets", "9", "0", "packets"}, {"wire_rx_lost", "4", "2", "segments"}}
+	if !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestDiagnosis(t *testing.T) {
+	var b bytes.Buffer
+	d := &adminpb.Diagnosis{Interface: "em0", Seconds: 1, Rates: &adminpb.InterfaceReport{RxGbps: 1.5, RxPps: 20000}}
+	Diagnosis(&b, d)
+	if !strings.Contains(b.String(), "1.50 Gbit/s received, 20.0k packets") || !strings.Contains(b.String(), "nothing was seen") {
+		t.Errorf("got %q", b.String())
+	}
+	b.Reset()
+	d.Findings = []*adminpb.Finding{{Where: "rx 0", What: "it is slow", Remedy: "be quick"}, {Where: "lro", What: "off"}}
+	Diagnosis(&b, d)
+	if !strings.HasSuffix(b.String(), "  1. rx 0: it is slow\n     -> be quick\n  2. lro: off\n") {
+		t.Errorf("got %q", b.String())
 	}
 }

@@ -60,6 +60,7 @@ func Interface(w io.Writer, d *adminpb.InterfaceDetail) {
 	fmt.Fprintf(w, "  port        %s\n", strings.Join(append([]string{i.Port}, i.Addresses...), " "))
 	fmt.Fprintf(w, "  LRO owner   %s\n", i.LroOwner)
 	fmt.Fprintf(w, "  interrupts  %s\n", d.Interrupts)
+	fmt.Fprintf(w, "  polling     at most %d packets a poll, idle queues looked at for %s, promiscuous %s\n", d.RxBudget, d.Spin, onOff(d.Promiscuous))
 	fmt.Fprintf(w, "  buffers     %d of %d bytes, arena %s\n\n", d.Buffers, d.BufferSize, bytesText(d.ArenaBytes))
 
 	t := newTable("FEATURE", "STATE", "BECAUSE")
@@ -91,39 +92,6 @@ func Explain(w io.Writer, e *adminpb.ExplainReply) {
 	for n, r := range e.Reasons {
 		fmt.Fprintf(w, "  %d. %s\n", n+1, r)
 	}
-}
-
-// Stats prints counters. Those that are zero are left out unless all is set.
-func Stats(w io.Writer, s *adminpb.StatsReply, all bool) {
-	for _, q := range s.Queues {
-		counters(w, fmt.Sprintf("%s %s %d", s.Interface, q.Kind, q.Index), q.Counters, all)
-	}
-	counters(w, s.Interface+" engine", s.Device, all)
-	counters(w, s.Interface+" hardware", s.Hardware, all)
-	counters(w, s.Interface+" link", s.Link, all)
-	counters(w, s.Interface+" port", s.Port, all)
-	if s.Violation != "" {
-		fmt.Fprintf(w, "counters do not add up: %s\n", s.Violation)
-	}
-}
-
-func counters(w io.Writer, title string, list []*adminpb.Counter, all bool) {
-	t := newTable(strings.ToUpper(title), ">VALUE", "UNIT", "MEANING")
-	for _, c := range list {
-		if c.Value == 0 && !all {
-			continue
-		}
-		name := c.Name
-		if c.Bad && c.Value != 0 {
-			name += " !"
-		}
-		t.row(name, c.Value, c.Unit, c.Doc)
-	}
-	if len(t.rows) == 0 {
-		return
-	}
-	t.print(w, nil)
-	fmt.Fprintln(w)
 }
 
 // Drivers prints the drivers that a daemon knows.
@@ -229,6 +197,13 @@ func rates(w io.Writer, interfaces []*adminpb.InterfaceReport, streams []*adminp
 		t.row(s.Name, s.From, s.To, s.State, fmt.Sprintf("%.2f", r.Gbps), s.Retransmits)
 	}
 	t.print(w, emphasis)
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 func inParentheses(s string) string {

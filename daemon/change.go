@@ -304,11 +304,13 @@ func sharedText(v *framework.VectorPlan) string {
 	return ""
 }
 
-func budgetText(p *engine.Plan) string {
+func budgetText(p *engine.Plan) string { return strconv.Itoa(budget(p)) }
+
+func budget(p *engine.Plan) int {
 	if p.RxBudget == 0 {
-		return strconv.Itoa(engine.DefaultRxBudget)
+		return engine.DefaultRxBudget
 	}
-	return strconv.Itoa(p.RxBudget)
+	return p.RxBudget
 }
 
 func spinText(p *engine.Plan) string {

@@ -50,6 +50,7 @@ type netInterface struct {
 	port      framework.Port
 	bridge    *forward.Bridge // nil for other ports than forward
 	hub       *pcap.Hub       // of capture points
+	wire      *sim.Port       // of a simulated device, else nil
 	driver    *driver
 	process   *plugin.Process // nil in-process
 	control   engine.Control
@@ -209,7 +210,7 @@ func (i *netInterface) openModel(ctx context.Context, wires map[string]*sim.Wire
 		return nil, fmt.Errorf("%s: %w", i.config.Device.Origin, err)
 	}
 	i.atClose(func() { device.Close() })
-	wires[c.Wire].Connect(&watchedEnd{model, i.hub})
+	i.wire = wires[c.Wire].Connect(&watchedEnd{model, i.hub})
 	info := device.Info()
 	i.address, i.deviceID = deviceText(&i.config.Device, info), info.Device
 	if err := i.driver.drives(info, i.config.Origin); err != nil {
@@ -286,7 +287,7 @@ func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) 
 	if o.bus != nil {
 		i.control, err = plugin.Drive(ctx, i.driver.bundled, o.bus, plugin.DriveConfig{
 			Name: i.config.Name, Memory: i.memory, Events: i.host.Events(),
-			Generation: i.host.Generation(), Quirks: quirks, Log: i.log,
+			Generation: i.host.Generation(), Host: i.host, Quirks: quirks, Log: i.log,
 		})
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", i.config.Name, err)

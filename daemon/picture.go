@@ -128,10 +128,11 @@ func (i *netInterface) detail() *adminpb.InterfaceDetail {
 	defer i.mu.Unlock()
 	layout := i.host.Layout()
 	r.Model, r.Revision, r.DeviceMode = i.info.Model, uint32(i.info.Revision), i.info.Mode
-	r.Interrupts = describeInterrupts(&i.plan)
+	r.Interrupts = vectorText(&i.plan)
 	r.Buffers = uint32(layout.Queues * (layout.RxBuffers + layout.TxBuffers))
 	r.BufferSize = uint32(layout.BufferSize)
 	r.ArenaBytes = uint64(i.memory.Size())
+	r.RxBudget, r.Spin, r.Promiscuous = uint32(budget(&i.plan)), spinText(&i.plan), i.plan.Filters.Promiscuous
 	if i.features != nil {
 		for _, f := range i.features.Status {
 			r.Features = append(r.Features, &adminpb.Feature{

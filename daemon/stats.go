@@ -56,6 +56,7 @@ func (i *netInterface) stats(ctx context.Context) (*adminpb.StatsReply, error) {
 	r.Device = counterList(engine.DeviceCounters[:], s.Device[:])
 	r.Link = i.linkCounters()
 	r.Port = i.portCounters()
+	r.Wire = i.wireCounters()
 	if state != running {
 		return r, nil
 	}
@@ -91,6 +92,35 @@ func (i *netInterface) portCounters() (list []*adminpb.Counter) {
 		list = append(list, &adminpb.Counter{Name: c.Name, Value: c.Value, Unit: c.Unit, Doc: c.Doc, Bad: c.Bad})
 	}
 	return list
+}
+
+// Names of a wire's counters begin so, and of those of frames for the device.
+const (
+	wirePrefix   = "wire_"
+	wireRxPrefix = wirePrefix + "rx_"
+)
+
+// wireCounters are what a simulated device's wire did to frames, each way.
+func (i *netInterface) wireCounters() []*adminpb.Counter {
+	if i.wire == nil {
+		return nil
+	}
+	rx, tx := i.wire.Arriving(), i.wire.Stats()
+	bad := func(name, doc string, value uint64) *adminpb.Counter {
+		return &adminpb.Counter{Name: name, Value: value, Unit: "segments", Doc: doc, Bad: true}
+	}
+	return []*adminpb.Counter{
+		bad(wireRxPrefix+"lost", "Frames for this device that the wire lost.", rx.Lost),
+		bad(wireRxPrefix+"reordered", "Frames for this device that the wire let others overtake.", rx.Reordered),
+		bad(wireRxPrefix+"corrupted", "Frames for this device that the wire damaged.", rx.Corrupted),
+		bad(wireRxPrefix+"doubled", "Frames for this device that the wire brought twice.", rx.Doubled),
+		{Name: wireRxPrefix + "paused", Value: rx.Paused, Unit: "times", Doc: "Times that others stopped sending because a device had no buffer."},
+		bad(wirePrefix+"tx_lost", "Frames of this device that the wire lost.", tx.Lost),
+		bad(wirePrefix+"tx_reordered", "Frames of this device that the wire let others overtake.", tx.Reordered),
+		bad(wirePrefix+"tx_corrupted", "Frames of this device that the wire damaged.", tx.Corrupted),
+		bad(wirePrefix+"tx_doubled", "Frames of this device that the wire brought twice.", tx.Doubled),
+		{Name: wirePrefix + "tx_paused", Value: tx.Paused, Unit: "times", Doc: "Times that this device stopped sending because another had no buffer."},
+	}
 }
 
 // linkCounters are those of nicd's end of the link, over all queues.

@@ -187,6 +187,30 @@ func (p *Port) Room() {
 	}
 }
 
+// Arriving are the counters, added up, of all other ports of the wire: of what has
+// been on its way to this one.
+func (p *Port) Arriving() PortStats {
+	var sum PortStats
+	for _, q := range *p.wire.ports.Load() {
+		if q != p {
+			sum.add(q.Stats())
+		}
+	}
+	return sum
+}
+
+func (s *PortStats) add(o PortStats) {
+	s.Frames += o.Frames
+	s.Bytes += o.Bytes
+	s.LinkDown += o.LinkDown
+	s.Paused += o.Paused
+	s.Segmented += o.Segmented
+	s.Lost += o.Lost
+	s.Doubled += o.Doubled
+	s.Reordered += o.Reordered
+	s.Corrupted += o.Corrupted
+}
+
 // resume tells everything that sends from here that a receiver has room.
 func (p *Port) resume() {
 	if l := p.line.Load(); l != nil {

@@ -195,6 +195,20 @@ func TestFaultsFollowTheSeed(t *testing.T) {
 	}
 }
 
+// TestArriving: what was on its way to a port is what all others sent.
+func TestArriving(t *testing.T) {
+	w := NewWire(WireOptions{Faults: Faults{Seed: 3, Lose: 1}})
+	defer w.Close()
+	a, b, c := NewTester(w, Wants{}), NewTester(w, Wants{}), NewTester(w, Wants{})
+	sendNumbered(t, a, 5)
+	sendNumbered(t, b, 2)
+	for n, p := range map[uint64]*Port{2: a.Port(), 5: b.Port(), 7: c.Port()} {
+		if got := p.Arriving(); got.Frames != n || got.Lost == 0 {
+			t.Errorf("%+v, want %d frames, all lost", got, n)
+		}
+	}
+}
+
 func TestReorder(t *testing.T) {
 	const n = 1000
 	x, s := faulty(t, n, Faults{Seed: 5, Reorder: 0.1}, func(PortStats) int { return 0 })

@@ -50,6 +50,9 @@ The filter is a part of tcpdump's language: ip ip6 arp tcp udp icmp icmp6, vlan
 			if err != nil {
 				return &usageError{err}
 			}
+			if c.count < 0 {
+				return &usageError{fmt.Errorf("-c %d: it takes a number of packets, 0 is no end", c.count)}
+			}
 			return c.run(cmd.Context(), f, args[0], points)
 		},
 	}
@@ -58,7 +61,7 @@ The filter is a part of tcpdump's language: ip ip6 arp tcp udp icmp icmp6, vlan
 	flags.StringVarP(&c.file, "write", "w", "", "write pcapng to a file, or to standard output with -")
 	flags.StringVar(&c.filter, "filter", "", "capture these packets only")
 	flags.Uint32Var(&c.snapLen, "snaplen", 0, "bytes to keep of a packet (0: all)")
-	flags.IntVarP(&c.count, "count", "c", 0, "stop after so many packets (0: never)")
+	flags.IntVarP(&c.count, "count", "c", 0, "stop after so many packets (0: no end)")
 	return cmd
 }
 

@@ -96,9 +96,18 @@ func showCommand(f *flags) *cobra.Command {
 
 func explainCommand(f *flags) *cobra.Command {
 	return jsonFlag(&cobra.Command{
-		Use: "explain IFACE FEATURE", Short: "Why a feature is on or off", Args: args(2, 2, "an interface and a feature"),
+		Use: "explain IFACE [FEATURE]", Short: "Why a feature is on or off, or what keeps an interface from receiving more", Args: args(1, 2, "an interface and a feature or nothing"),
+		Long: `With a feature: the chain of reasons behind its state.
+
+Without: look at the interface for a second and say what keeps it from receiving
+more, as far as nicd can see that: packets dropped or lost and by whom, rings and
+buffers that run short, a poll budget, queue or processor that does not suffice,
+who merges segments or why nobody does, checksums, MTU, interrupts, the link.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
+				if len(args) == 1 {
+					return f.diagnose(ctx, c, args[0])
+				}
 				r, err := c.Explain(ctx, &adminpb.ExplainRequest{Interface: args[0], Feature: args[1]})
 				if err != nil {
 					return err
@@ -109,18 +118,29 @@ func explainCommand(f *flags) *cobra.Command {
 	}, f)
 }
 
+func (f *flags) diagnose(ctx context.Context, c adminpb.AdminClient, name string) error {
+	r, err := c.Diagnose(ctx, &adminpb.InterfaceRequest{Name: name})
+	if err != nil {
+		return err
+	}
+	return f.output(r, func() { console.Diagnosis(os.Stdout, r) })
+}
+
 func statsCommand(f *flags) *cobra.Command {
 	var watch, all bool
 	cmd := jsonFlag(&cobra.Command{
 		Use: "stats IFACE", Short: "Every counter of an interface, per queue", Args: args(1, 1, "an interface"),
+		Long: `Every counter of an interface, per queue, since nicd started. One that is a sign of
+trouble and not zero has a ! behind its name.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			rates := console.NewCounterRates(all)
 			for {
 				err := f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
 					r, err := c.Stats(ctx, &adminpb.InterfaceRequest{Name: args[0]})
 					if err != nil {
 						return err
 					}
-					return f.output(r, func() { console.Stats(os.Stdout, r, all) })
+					return f.output(r, func() { rates.Print(os.Stdout, r, time.Now()) })
 				})
 				if err != nil || !watch {
 					return err
@@ -133,7 +153,7 @@ func statsCommand(f *flags) *cobra.Command {
 			}
 		},
 	}, f)
-	cmd.Flags().BoolVar(&watch, "watch", false, "print again every second until interrupted")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print again every second until interrupted, with what was counted a second meanwhile")
 	cmd.Flags().BoolVar(&all, "all", false, "also counters that are zero (JSON has them always)")
 	return cmd
 }

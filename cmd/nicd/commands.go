@@ -39,11 +39,7 @@ commands ask a running one.`,
 			if len(args) == 0 {
 				return nil
 			}
-			hint := ""
-			if s := cmd.SuggestionsFor(args[0]); len(s) > 0 {
-				hint = fmt.Sprintf("; did you mean %q?", s[0])
-			}
-			return &usageError{fmt.Errorf("there is no command %q%s (nicd --help lists them)", args[0], hint)}
+			return noCommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -53,12 +49,36 @@ commands ask a running one.`,
 	})
 	root.PersistentFlags().StringVar(&f.socket, "socket", "", "path of the admin socket (else $"+daemon.SocketEnv+", else the config's, else the runtime directory's)")
 	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(helpCommand(root))
 	root.AddCommand(
 		runCommand(f), configCommand(), statusCommand(f), showCommand(f), explainCommand(f), statsCommand(f), captureCommand(f),
 		setCommand(f), reloadCommand(f), soakCommand(), matrixCommand(), conformanceCommand(), driverCommand(f), quirksCommand(f), versionCommand(f),
 		deviceCommand(), devicesCommand(), bindCommand(), unbindCommand(),
 	)
 	return root
+}
+
+func noCommand(root *cobra.Command, name string) error {
+	hint := ""
+	if s := root.SuggestionsFor(name); len(s) > 0 {
+		hint = fmt.Sprintf("; did you mean %q?", s[0])
+	}
+	return &usageError{fmt.Errorf("there is no command %q%s (nicd --help lists them)", name, hint)}
+}
+
+// helpCommand is cobra's, but for a command that there is not: then cobra shows the
+// root's help, as if that were it.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about any command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, _, err := root.Find(args)
+			if cmd == root && len(args) > 0 || err != nil {
+				return noCommand(root, args[0])
+			}
+			return cmd.Help()
+		},
+	}
 }
 
 // args checks how many arguments a command has.

@@ -287,10 +287,11 @@ func TestClient(t *testing.T) {
 		want []string
 	}{
 		{"status", []string{"vmx0", "em0", "running", "10.0.0.1/24", "vmx0-em0"}},
-		{"show vmx0", []string{"VMXNET3", "revision 3", "MSI-X, 5 vectors", "lro", "hardware-only", "lro-owner", "rx 3"}},
+		{"show vmx0", []string{"VMXNET3", "revision 3", "MSI-X, 5 vectors", "at most 64 packets a poll", "lro", "hardware-only", "lro-owner", "rx 3"}},
 		{"show em0", []string{"82574L", "software", "lro-owner"}},
 		{"explain vmx0 lro", []string{"lro of vmx0 is on", "1."}},
 		{"explain em0 lro", []string{"lro of em0 is software"}},
+		{"explain em0", []string{"em0 in 1.", "Gbit/s received", "segments a packet"}},
 		{"stats vmx0", []string{"rx_packets", "tx_packets", "interrupts"}},
 		{"stats --all em0", []string{"rx_drop_crc", "tx_watchdog_kicks"}},
 		{"driver list", []string{"vmxnet3", "e1000", "15ad:07b0", "8086:10d3", "bundled"}},
@@ -449,6 +450,10 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown flag", args: []string{"run", "--fro", "1s"}, status: 2, want: []string{"--fro", "--help"}},
 		{name: "bad duration", args: []string{"run", "--for", "soon"}, status: 2, want: []string{"soon"}},
 		{name: "missing argument", args: []string{"show"}, status: 2, want: []string{"nicd show takes an interface"}},
+		{name: "help for no command", args: []string{"help", "rum"}, status: 2, want: []string{`"rum"`, `did you mean "run"`}},
+		{name: "config without its flag", args: []string{"run", "my.hcl"}, status: 2, want: []string{"-c FILE"}},
+		{name: "negative count", args: []string{"capture", "vmx0", "-c", "-1"}, status: 2, want: []string{"-c -1", "0 is no end"}},
+		{name: "setting twice", args: []string{"set", "em0", "lro=on", "lro=off"}, status: 2, want: []string{"lro", "twice"}},
 		{name: "no daemon", args: []string{"status"}, status: 1, want: []string{"no nicd runs at", "nicd run", "--socket"}},
 		{name: "no config", args: []string{"run", "-c", "absent.hcl"}, status: 1, want: []string{"absent.hcl", "no such file"}},
 		{name: "socket taken", args: []string{"run", "--socket", taken}, status: 1, want: []string{taken, "not a socket", "--socket"}},

@@ -31,7 +31,7 @@ on a virtual wire, each driven by its plugin, with a TCP stream each way.
 
 The exit status is 0 only if every interface and stream ran to the end and every
 counter adds up.`,
-		Args: args(0, 0, "flags only"),
+		Args: args(0, 0, "flags only, a config with -c FILE"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if cmd.Flags().Changed("for") && duration <= 0 {
 				return &usageError{fmt.Errorf("--for %v: it takes a time above zero, such as 10s", duration)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,6 +38,9 @@ What was set lasts until the config is reloaded or nicd ends.`,
 				name, value, ok := strings.Cut(a, "=")
 				if !ok {
 					return &usageError{fmt.Errorf("%q is no setting: it takes NAME=VALUE, such as mtu=9000", a)}
+				}
+				if slices.ContainsFunc(r.Settings, func(s *adminpb.Setting) bool { return s.Name == name }) {
+					return &usageError{fmt.Errorf("%s is set twice", name)}
 				}
 				r.Settings = append(r.Settings, &adminpb.Setting{Name: name, Value: value})
 			}

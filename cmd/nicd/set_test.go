@@ -128,6 +128,46 @@ func TestSet(t *testing.T) {
 	leftovers(t, dir)
 }
 
+// TestExplainReceive: what was made wrong with a running interface is what it is
+// said to suffer from.
+func TestExplainReceive(t *testing.T) {
+	dir := t.TempDir()
+	stop := start(t, dir)
+	for _, test := range []struct{ set, want string }{
+		{"lro=off", "nobody merges: off: nicd set"},
+		{"lro=on rx-budget=1", "as many as the budget of 1 allows"},
+		{"rx-budget=64 rx-csum=off", "rx-csum: processors verify what the device could: off: nicd set"},
+	} {
+		before := look(t, dir)
+		if r := nicd(t, dir, append([]string{"set", "em0"}, strings.Fields(test.set)...)...); r.status != 0 {
+			t.Fatalf("%s: %s", test.set, r.stderr)
+		}
+		goesOn(t, dir, before)
+		eventually(t, dir, []string{"explain", "em0"}, test.want) // it takes a second with enough packets
+	}
+	if r := stop(os.Interrupt); r.status != 0 {
+		t.Errorf("status %d\n%s", r.status, r.stderr)
+	}
+}
+
+// eventually asks until the answer has the wanted words.
+func eventually(t *testing.T, dir string, args []string, want string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		r := nicd(t, dir, args...)
+		if r.status != 0 {
+			t.Fatalf("%v: status %d: %s", args, r.status, r.stderr)
+		}
+		if strings.Contains(r.stdout, want) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no %q in:\n%s", want, r.stdout)
+		}
+	}
+}
+
 // TestSetRefuses: one line that says what is wrong; nothing is changed, not even
 // what was right beside it.
 func TestSetRefuses(t *testing.T) {

@@ -668,6 +668,9 @@ type InterfaceDetail struct {
 	Buffers       uint32                 `protobuf:"varint,9,opt,name=buffers,proto3" json:"buffers,omitempty"`
 	BufferSize    uint32                 `protobuf:"varint,10,opt,name=buffer_size,json=bufferSize,proto3" json:"buffer_size,omitempty"`
 	ArenaBytes    uint64                 `protobuf:"varint,11,opt,name=arena_bytes,json=arenaBytes,proto3" json:"arena_bytes,omitempty"`
+	RxBudget      uint32                 `protobuf:"varint,12,opt,name=rx_budget,json=rxBudget,proto3" json:"rx_budget,omitempty"` // packets a poll
+	Spin          string                 `protobuf:"bytes,13,opt,name=spin,proto3" json:"spin,omitempty"`                          // how long an idle queue is looked at: "50µs", or "for ever"
+	Promiscuous   bool                   `protobuf:"varint,14,opt,name=promiscuous,proto3" json:"promiscuous,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -777,6 +780,27 @@ func (x *InterfaceDetail) GetArenaBytes() uint64 {
 		return x.ArenaBytes
 	}
 	return 0
+}
+
+func (x *InterfaceDetail) GetRxBudget() uint32 {
+	if x != nil {
+		return x.RxBudget
+	}
+	return 0
+}
+
+func (x *InterfaceDetail) GetSpin() string {
+	if x != nil {
+		return x.Spin
+	}
+	return ""
+}
+
+func (x *InterfaceDetail) GetPromiscuous() bool {
+	if x != nil {
+		return x.Promiscuous
+	}
+	return false
 }
 
 type Feature struct {
@@ -1103,6 +1127,135 @@ func (x *ExplainReply) GetReasons() []string {
 	return nil
 }
 
+// Diagnosis is what was seen of an interface's receiving for a while.
+type Diagnosis struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
+	Seconds       float64                `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"` // that it was looked at
+	Rates         *InterfaceReport       `protobuf:"bytes,3,opt,name=rates,proto3" json:"rates,omitempty"`       // in that time
+	Findings      []*Finding             `protobuf:"bytes,4,rep,name=findings,proto3" json:"findings,omitempty"` // none if nothing was seen that holds it up
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Diagnosis) Reset() {
+	*x = Diagnosis{}
+	mi := &file_admin_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Diagnosis) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Diagnosis) ProtoMessage() {}
+
+func (x *Diagnosis) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Diagnosis.ProtoReflect.Descriptor instead.
+func (*Diagnosis) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Diagnosis) GetInterface() string {
+	if x != nil {
+		return x.Interface
+	}
+	return ""
+}
+
+func (x *Diagnosis) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *Diagnosis) GetRates() *InterfaceReport {
+	if x != nil {
+		return x.Rates
+	}
+	return nil
+}
+
+func (x *Diagnosis) GetFindings() []*Finding {
+	if x != nil {
+		return x.Findings
+	}
+	return nil
+}
+
+type Finding struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Where         string                 `protobuf:"bytes,1,opt,name=where,proto3" json:"where,omitempty"`   // "rx 0", "device", "wire w0", "lro"
+	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`     // what was seen, and what that means
+	Remedy        string                 `protobuf:"bytes,3,opt,name=remedy,proto3" json:"remedy,omitempty"` // what can be done about it, "" if that is not nicd's to say
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Finding) Reset() {
+	*x = Finding{}
+	mi := &file_admin_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Finding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Finding) ProtoMessage() {}
+
+func (x *Finding) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Finding.ProtoReflect.Descriptor instead.
+func (*Finding) Descriptor() ([]byte, []int) {
+	return file_admin_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *Finding) GetWhere() string {
+	if x != nil {
+		return x.Where
+	}
+	return ""
+}
+
+func (x *Finding) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Finding) GetRemedy() string {
+	if x != nil {
+		return x.Remedy
+	}
+	return ""
+}
+
 type StatsReply struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Interface     string                 `protobuf:"bytes,1,opt,name=interface,proto3" json:"interface,omitempty"`
@@ -1112,13 +1265,14 @@ type StatsReply struct {
 	Link          []*Counter             `protobuf:"bytes,5,rep,name=link,proto3" json:"link,omitempty"`           // of the link between nicd and the engine
 	Violation     string                 `protobuf:"bytes,6,opt,name=violation,proto3" json:"violation,omitempty"` // of the counters' law, "" if they add up
 	Port          []*Counter             `protobuf:"bytes,7,rep,name=port,proto3" json:"port,omitempty"`           // the port's own, if it has any
+	Wire          []*Counter             `protobuf:"bytes,8,rep,name=wire,proto3" json:"wire,omitempty"`           // of a simulated device's wire
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *StatsReply) Reset() {
 	*x = StatsReply{}
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1284,7 @@ func (x *StatsReply) String() string {
 func (*StatsReply) ProtoMessage() {}
 
 func (x *StatsReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[13]
+	mi := &file_admin_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1297,7 @@ func (x *StatsReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatsReply.ProtoReflect.Descriptor instead.
 func (*StatsReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{13}
+	return file_admin_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StatsReply) GetInterface() string {
@@ -1195,6 +1349,13 @@ func (x *StatsReply) GetPort() []*Counter {
 	return nil
 }
 
+func (x *StatsReply) GetWire() []*Counter {
+	if x != nil {
+		return x.Wire
+	}
+	return nil
+}
+
 type QueueStats struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Kind          string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
@@ -1206,7 +1367,7 @@ type QueueStats struct {
 
 func (x *QueueStats) Reset() {
 	*x = QueueStats{}
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1218,7 +1379,7 @@ func (x *QueueStats) String() string {
 func (*QueueStats) ProtoMessage() {}
 
 func (x *QueueStats) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[14]
+	mi := &file_admin_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1231,7 +1392,7 @@ func (x *QueueStats) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QueueStats.ProtoReflect.Descriptor instead.
 func (*QueueStats) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{14}
+	return file_admin_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *QueueStats) GetKind() string {
@@ -1268,7 +1429,7 @@ type Counter struct {
 
 func (x *Counter) Reset() {
 	*x = Counter{}
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1280,7 +1441,7 @@ func (x *Counter) String() string {
 func (*Counter) ProtoMessage() {}
 
 func (x *Counter) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[15]
+	mi := &file_admin_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1293,7 +1454,7 @@ func (x *Counter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Counter.ProtoReflect.Descriptor instead.
 func (*Counter) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{15}
+	return file_admin_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Counter) GetName() string {
@@ -1339,7 +1500,7 @@ type ListDriversRequest struct {
 
 func (x *ListDriversRequest) Reset() {
 	*x = ListDriversRequest{}
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1512,7 @@ func (x *ListDriversRequest) String() string {
 func (*ListDriversRequest) ProtoMessage() {}
 
 func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[16]
+	mi := &file_admin_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1525,7 @@ func (x *ListDriversRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversRequest.ProtoReflect.Descriptor instead.
 func (*ListDriversRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{16}
+	return file_admin_proto_rawDescGZIP(), []int{18}
 }
 
 type ListDriversReply struct {
@@ -1376,7 +1537,7 @@ type ListDriversReply struct {
 
 func (x *ListDriversReply) Reset() {
 	*x = ListDriversReply{}
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1388,7 +1549,7 @@ func (x *ListDriversReply) String() string {
 func (*ListDriversReply) ProtoMessage() {}
 
 func (x *ListDriversReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[17]
+	mi := &file_admin_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1401,7 +1562,7 @@ func (x *ListDriversReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDriversReply.ProtoReflect.Descriptor instead.
 func (*ListDriversReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{17}
+	return file_admin_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListDriversReply) GetDrivers() []*Driver {
@@ -1426,7 +1587,7 @@ type Driver struct {
 
 func (x *Driver) Reset() {
 	*x = Driver{}
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1438,7 +1599,7 @@ func (x *Driver) String() string {
 func (*Driver) ProtoMessage() {}
 
 func (x *Driver) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[18]
+	mi := &file_admin_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1451,7 +1612,7 @@ func (x *Driver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Driver.ProtoReflect.Descriptor instead.
 func (*Driver) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{18}
+	return file_admin_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Driver) GetName() string {
@@ -1515,7 +1676,7 @@ type DeviceId struct {
 
 func (x *DeviceId) Reset() {
 	*x = DeviceId{}
-	mi := &file_admin_proto_msgTypes[19]
+	mi := &file_admin_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1527,7 +1688,7 @@ func (x *DeviceId) String() string {
 func (*DeviceId) ProtoMessage() {}
 
 func (x *DeviceId) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[19]
+	mi := &file_admin_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1540,7 +1701,7 @@ func (x *DeviceId) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceId.ProtoReflect.Descriptor instead.
 func (*DeviceId) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{19}
+	return file_admin_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DeviceId) GetVendor() uint32 {
@@ -1581,7 +1742,7 @@ type LoadDriverRequest struct {
 
 func (x *LoadDriverRequest) Reset() {
 	*x = LoadDriverRequest{}
-	mi := &file_admin_proto_msgTypes[20]
+	mi := &file_admin_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1593,7 +1754,7 @@ func (x *LoadDriverRequest) String() string {
 func (*LoadDriverRequest) ProtoMessage() {}
 
 func (x *LoadDriverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[20]
+	mi := &file_admin_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1606,7 +1767,7 @@ func (x *LoadDriverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoadDriverRequest.ProtoReflect.Descriptor instead.
 func (*LoadDriverRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{20}
+	return file_admin_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *LoadDriverRequest) GetPath() string {
@@ -1632,7 +1793,7 @@ type UnloadDriverRequest struct {
 
 func (x *UnloadDriverRequest) Reset() {
 	*x = UnloadDriverRequest{}
-	mi := &file_admin_proto_msgTypes[21]
+	mi := &file_admin_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1644,7 +1805,7 @@ func (x *UnloadDriverRequest) String() string {
 func (*UnloadDriverRequest) ProtoMessage() {}
 
 func (x *UnloadDriverRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[21]
+	mi := &file_admin_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1657,7 +1818,7 @@ func (x *UnloadDriverRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnloadDriverRequest.ProtoReflect.Descriptor instead.
 func (*UnloadDriverRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{21}
+	return file_admin_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UnloadDriverRequest) GetName() string {
@@ -1675,7 +1836,7 @@ type UnloadDriverReply struct {
 
 func (x *UnloadDriverReply) Reset() {
 	*x = UnloadDriverReply{}
-	mi := &file_admin_proto_msgTypes[22]
+	mi := &file_admin_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1687,7 +1848,7 @@ func (x *UnloadDriverReply) String() string {
 func (*UnloadDriverReply) ProtoMessage() {}
 
 func (x *UnloadDriverReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[22]
+	mi := &file_admin_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1700,7 +1861,7 @@ func (x *UnloadDriverReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnloadDriverReply.ProtoReflect.Descriptor instead.
 func (*UnloadDriverReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{22}
+	return file_admin_proto_rawDescGZIP(), []int{24}
 }
 
 type ListQuirksRequest struct {
@@ -1712,7 +1873,7 @@ type ListQuirksRequest struct {
 
 func (x *ListQuirksRequest) Reset() {
 	*x = ListQuirksRequest{}
-	mi := &file_admin_proto_msgTypes[23]
+	mi := &file_admin_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +1885,7 @@ func (x *ListQuirksRequest) String() string {
 func (*ListQuirksRequest) ProtoMessage() {}
 
 func (x *ListQuirksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[23]
+	mi := &file_admin_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +1898,7 @@ func (x *ListQuirksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuirksRequest.ProtoReflect.Descriptor instead.
 func (*ListQuirksRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{23}
+	return file_admin_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListQuirksRequest) GetDriver() string {
@@ -1756,7 +1917,7 @@ type ListQuirksReply struct {
 
 func (x *ListQuirksReply) Reset() {
 	*x = ListQuirksReply{}
-	mi := &file_admin_proto_msgTypes[24]
+	mi := &file_admin_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1929,7 @@ func (x *ListQuirksReply) String() string {
 func (*ListQuirksReply) ProtoMessage() {}
 
 func (x *ListQuirksReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[24]
+	mi := &file_admin_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1942,7 @@ func (x *ListQuirksReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListQuirksReply.ProtoReflect.Descriptor instead.
 func (*ListQuirksReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{24}
+	return file_admin_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListQuirksReply) GetQuirks() []*QuirkInfo {
@@ -1807,7 +1968,7 @@ type QuirkInfo struct {
 
 func (x *QuirkInfo) Reset() {
 	*x = QuirkInfo{}
-	mi := &file_admin_proto_msgTypes[25]
+	mi := &file_admin_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +1980,7 @@ func (x *QuirkInfo) String() string {
 func (*QuirkInfo) ProtoMessage() {}
 
 func (x *QuirkInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[25]
+	mi := &file_admin_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +1993,7 @@ func (x *QuirkInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuirkInfo.ProtoReflect.Descriptor instead.
 func (*QuirkInfo) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{25}
+	return file_admin_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *QuirkInfo) GetName() string {
@@ -1903,7 +2064,7 @@ type CaptureRequest struct {
 
 func (x *CaptureRequest) Reset() {
 	*x = CaptureRequest{}
-	mi := &file_admin_proto_msgTypes[26]
+	mi := &file_admin_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1915,7 +2076,7 @@ func (x *CaptureRequest) String() string {
 func (*CaptureRequest) ProtoMessage() {}
 
 func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[26]
+	mi := &file_admin_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1928,7 +2089,7 @@ func (x *CaptureRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureRequest.ProtoReflect.Descriptor instead.
 func (*CaptureRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{26}
+	return file_admin_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CaptureRequest) GetInterface() string {
@@ -1969,7 +2130,7 @@ type CaptureReply struct {
 
 func (x *CaptureReply) Reset() {
 	*x = CaptureReply{}
-	mi := &file_admin_proto_msgTypes[27]
+	mi := &file_admin_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1981,7 +2142,7 @@ func (x *CaptureReply) String() string {
 func (*CaptureReply) ProtoMessage() {}
 
 func (x *CaptureReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[27]
+	mi := &file_admin_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1994,7 +2155,7 @@ func (x *CaptureReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CaptureReply.ProtoReflect.Descriptor instead.
 func (*CaptureReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{27}
+	return file_admin_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *CaptureReply) GetPackets() []*CapturedPacket {
@@ -2025,7 +2186,7 @@ type CapturedPacket struct {
 
 func (x *CapturedPacket) Reset() {
 	*x = CapturedPacket{}
-	mi := &file_admin_proto_msgTypes[28]
+	mi := &file_admin_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +2198,7 @@ func (x *CapturedPacket) String() string {
 func (*CapturedPacket) ProtoMessage() {}
 
 func (x *CapturedPacket) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[28]
+	mi := &file_admin_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +2211,7 @@ func (x *CapturedPacket) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapturedPacket.ProtoReflect.Descriptor instead.
 func (*CapturedPacket) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{28}
+	return file_admin_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *CapturedPacket) GetTimeNs() int64 {
@@ -2113,7 +2274,7 @@ type Report struct {
 
 func (x *Report) Reset() {
 	*x = Report{}
-	mi := &file_admin_proto_msgTypes[29]
+	mi := &file_admin_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2125,7 +2286,7 @@ func (x *Report) String() string {
 func (*Report) ProtoMessage() {}
 
 func (x *Report) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[29]
+	mi := &file_admin_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2138,7 +2299,7 @@ func (x *Report) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Report.ProtoReflect.Descriptor instead.
 func (*Report) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{29}
+	return file_admin_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Report) GetVersion() *Version {
@@ -2221,7 +2382,7 @@ type InterfaceReport struct {
 
 func (x *InterfaceReport) Reset() {
 	*x = InterfaceReport{}
-	mi := &file_admin_proto_msgTypes[30]
+	mi := &file_admin_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2233,7 +2394,7 @@ func (x *InterfaceReport) String() string {
 func (*InterfaceReport) ProtoMessage() {}
 
 func (x *InterfaceReport) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[30]
+	mi := &file_admin_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2246,7 +2407,7 @@ func (x *InterfaceReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InterfaceReport.ProtoReflect.Descriptor instead.
 func (*InterfaceReport) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{30}
+	return file_admin_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *InterfaceReport) GetInterface() *Interface {
@@ -2322,7 +2483,7 @@ type StreamReport struct {
 
 func (x *StreamReport) Reset() {
 	*x = StreamReport{}
-	mi := &file_admin_proto_msgTypes[31]
+	mi := &file_admin_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2334,7 +2495,7 @@ func (x *StreamReport) String() string {
 func (*StreamReport) ProtoMessage() {}
 
 func (x *StreamReport) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[31]
+	mi := &file_admin_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2347,7 +2508,7 @@ func (x *StreamReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamReport.ProtoReflect.Descriptor instead.
 func (*StreamReport) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{31}
+	return file_admin_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StreamReport) GetStream() *Stream {
@@ -2375,7 +2536,7 @@ type SetInterfaceRequest struct {
 
 func (x *SetInterfaceRequest) Reset() {
 	*x = SetInterfaceRequest{}
-	mi := &file_admin_proto_msgTypes[32]
+	mi := &file_admin_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2387,7 +2548,7 @@ func (x *SetInterfaceRequest) String() string {
 func (*SetInterfaceRequest) ProtoMessage() {}
 
 func (x *SetInterfaceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[32]
+	mi := &file_admin_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2400,7 +2561,7 @@ func (x *SetInterfaceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetInterfaceRequest.ProtoReflect.Descriptor instead.
 func (*SetInterfaceRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{32}
+	return file_admin_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetInterfaceRequest) GetName() string {
@@ -2434,7 +2595,7 @@ type Setting struct {
 
 func (x *Setting) Reset() {
 	*x = Setting{}
-	mi := &file_admin_proto_msgTypes[33]
+	mi := &file_admin_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2446,7 +2607,7 @@ func (x *Setting) String() string {
 func (*Setting) ProtoMessage() {}
 
 func (x *Setting) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[33]
+	mi := &file_admin_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2459,7 +2620,7 @@ func (x *Setting) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Setting.ProtoReflect.Descriptor instead.
 func (*Setting) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{33}
+	return file_admin_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *Setting) GetName() string {
@@ -2489,7 +2650,7 @@ type ChangeReply struct {
 
 func (x *ChangeReply) Reset() {
 	*x = ChangeReply{}
-	mi := &file_admin_proto_msgTypes[34]
+	mi := &file_admin_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2501,7 +2662,7 @@ func (x *ChangeReply) String() string {
 func (*ChangeReply) ProtoMessage() {}
 
 func (x *ChangeReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[34]
+	mi := &file_admin_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2514,7 +2675,7 @@ func (x *ChangeReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeReply.ProtoReflect.Descriptor instead.
 func (*ChangeReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{34}
+	return file_admin_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ChangeReply) GetInterface() string {
@@ -2558,7 +2719,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_admin_proto_msgTypes[35]
+	mi := &file_admin_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2731,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[35]
+	mi := &file_admin_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2744,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{35}
+	return file_admin_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *Change) GetWhat() string {
@@ -2630,7 +2791,7 @@ type ReloadRequest struct {
 
 func (x *ReloadRequest) Reset() {
 	*x = ReloadRequest{}
-	mi := &file_admin_proto_msgTypes[36]
+	mi := &file_admin_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2642,7 +2803,7 @@ func (x *ReloadRequest) String() string {
 func (*ReloadRequest) ProtoMessage() {}
 
 func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[36]
+	mi := &file_admin_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2655,7 +2816,7 @@ func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
 func (*ReloadRequest) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{36}
+	return file_admin_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ReloadRequest) GetDryRun() bool {
@@ -2675,7 +2836,7 @@ type ReloadReply struct {
 
 func (x *ReloadReply) Reset() {
 	*x = ReloadReply{}
-	mi := &file_admin_proto_msgTypes[37]
+	mi := &file_admin_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2687,7 +2848,7 @@ func (x *ReloadReply) String() string {
 func (*ReloadReply) ProtoMessage() {}
 
 func (x *ReloadReply) ProtoReflect() protoreflect.Message {
-	mi := &file_admin_proto_msgTypes[37]
+	mi := &file_admin_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2700,7 +2861,7 @@ func (x *ReloadReply) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReloadReply.ProtoReflect.Descriptor instead.
 func (*ReloadReply) Descriptor() ([]byte, []int) {
-	return file_admin_proto_rawDescGZIP(), []int{37}
+	return file_admin_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ReloadReply) GetInterfaces() []*ChangeReply {
@@ -2786,7 +2947,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12 \n" +
 	"\vretransmits\x18\a \x01(\x04R\vretransmits\"&\n" +
 	"\x10InterfaceRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xa8\x03\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\xfb\x03\n" +
 	"\x0fInterfaceDetail\x126\n" +
 	"\tinterface\x18\x01 \x01(\v2\x18.nicd.admin.v1.InterfaceR\tinterface\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1a\n" +
@@ -2804,7 +2965,10 @@ const file_admin_proto_rawDesc = "" +
 	" \x01(\rR\n" +
 	"bufferSize\x12\x1f\n" +
 	"\varena_bytes\x18\v \x01(\x04R\n" +
-	"arenaBytes\"K\n" +
+	"arenaBytes\x12\x1b\n" +
+	"\trx_budget\x18\f \x01(\rR\brxBudget\x12\x12\n" +
+	"\x04spin\x18\r \x01(\tR\x04spin\x12 \n" +
+	"\vpromiscuous\x18\x0e \x01(\bR\vpromiscuous\"K\n" +
 	"\aFeature\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
@@ -2827,7 +2991,16 @@ const file_admin_proto_rawDesc = "" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
 	"\afeature\x18\x02 \x01(\tR\afeature\x12\x14\n" +
 	"\x05state\x18\x03 \x01(\tR\x05state\x12\x18\n" +
-	"\areasons\x18\x04 \x03(\tR\areasons\"\xb7\x02\n" +
+	"\areasons\x18\x04 \x03(\tR\areasons\"\xad\x01\n" +
+	"\tDiagnosis\x12\x1c\n" +
+	"\tinterface\x18\x01 \x01(\tR\tinterface\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\x124\n" +
+	"\x05rates\x18\x03 \x01(\v2\x1e.nicd.admin.v1.InterfaceReportR\x05rates\x122\n" +
+	"\bfindings\x18\x04 \x03(\v2\x16.nicd.admin.v1.FindingR\bfindings\"K\n" +
+	"\aFinding\x12\x14\n" +
+	"\x05where\x18\x01 \x01(\tR\x05where\x12\x12\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what\x12\x16\n" +
+	"\x06remedy\x18\x03 \x01(\tR\x06remedy\"\xe3\x02\n" +
 	"\n" +
 	"StatsReply\x12\x1c\n" +
 	"\tinterface\x18\x01 \x01(\tR\tinterface\x121\n" +
@@ -2836,7 +3009,8 @@ const file_admin_proto_rawDesc = "" +
 	"\bhardware\x18\x04 \x03(\v2\x16.nicd.admin.v1.CounterR\bhardware\x12*\n" +
 	"\x04link\x18\x05 \x03(\v2\x16.nicd.admin.v1.CounterR\x04link\x12\x1c\n" +
 	"\tviolation\x18\x06 \x01(\tR\tviolation\x12*\n" +
-	"\x04port\x18\a \x03(\v2\x16.nicd.admin.v1.CounterR\x04port\"j\n" +
+	"\x04port\x18\a \x03(\v2\x16.nicd.admin.v1.CounterR\x04port\x12*\n" +
+	"\x04wire\x18\b \x03(\v2\x16.nicd.admin.v1.CounterR\x04wire\"j\n" +
 	"\n" +
 	"QueueStats\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x14\n" +
@@ -2950,11 +3124,12 @@ const file_admin_proto_rawDesc = "" +
 	"\n" +
 	"interfaces\x18\x01 \x03(\v2\x1a.nicd.admin.v1.ChangeReplyR\n" +
 	"interfaces\x12\x18\n" +
-	"\aapplied\x18\x02 \x01(\bR\aapplied2\xc6\x06\n" +
+	"\aapplied\x18\x02 \x01(\bR\aapplied2\x8d\a\n" +
 	"\x05Admin\x12B\n" +
 	"\x06Status\x12\x1c.nicd.admin.v1.StatusRequest\x1a\x1a.nicd.admin.v1.StatusReply\x12P\n" +
 	"\rShowInterface\x12\x1f.nicd.admin.v1.InterfaceRequest\x1a\x1e.nicd.admin.v1.InterfaceDetail\x12E\n" +
-	"\aExplain\x12\x1d.nicd.admin.v1.ExplainRequest\x1a\x1b.nicd.admin.v1.ExplainReply\x12C\n" +
+	"\aExplain\x12\x1d.nicd.admin.v1.ExplainRequest\x1a\x1b.nicd.admin.v1.ExplainReply\x12E\n" +
+	"\bDiagnose\x12\x1f.nicd.admin.v1.InterfaceRequest\x1a\x18.nicd.admin.v1.Diagnosis\x12C\n" +
 	"\x05Stats\x12\x1f.nicd.admin.v1.InterfaceRequest\x1a\x19.nicd.admin.v1.StatsReply\x12Q\n" +
 	"\vListDrivers\x12!.nicd.admin.v1.ListDriversRequest\x1a\x1f.nicd.admin.v1.ListDriversReply\x12E\n" +
 	"\n" +
@@ -2978,7 +3153,7 @@ func file_admin_proto_rawDescGZIP() []byte {
 	return file_admin_proto_rawDescData
 }
 
-var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_admin_proto_msgTypes = make([]protoimpl.MessageInfo, 40)
 var file_admin_proto_goTypes = []any{
 	(*StatusRequest)(nil),       // 0: nicd.admin.v1.StatusRequest
 	(*StatusReply)(nil),         // 1: nicd.admin.v1.StatusReply
@@ -2993,31 +3168,33 @@ var file_admin_proto_goTypes = []any{
 	(*Queue)(nil),               // 10: nicd.admin.v1.Queue
 	(*ExplainRequest)(nil),      // 11: nicd.admin.v1.ExplainRequest
 	(*ExplainReply)(nil),        // 12: nicd.admin.v1.ExplainReply
-	(*StatsReply)(nil),          // 13: nicd.admin.v1.StatsReply
-	(*QueueStats)(nil),          // 14: nicd.admin.v1.QueueStats
-	(*Counter)(nil),             // 15: nicd.admin.v1.Counter
-	(*ListDriversRequest)(nil),  // 16: nicd.admin.v1.ListDriversRequest
-	(*ListDriversReply)(nil),    // 17: nicd.admin.v1.ListDriversReply
-	(*Driver)(nil),              // 18: nicd.admin.v1.Driver
-	(*DeviceId)(nil),            // 19: nicd.admin.v1.DeviceId
-	(*LoadDriverRequest)(nil),   // 20: nicd.admin.v1.LoadDriverRequest
-	(*UnloadDriverRequest)(nil), // 21: nicd.admin.v1.UnloadDriverRequest
-	(*UnloadDriverReply)(nil),   // 22: nicd.admin.v1.UnloadDriverReply
-	(*ListQuirksRequest)(nil),   // 23: nicd.admin.v1.ListQuirksRequest
-	(*ListQuirksReply)(nil),     // 24: nicd.admin.v1.ListQuirksReply
-	(*QuirkInfo)(nil),           // 25: nicd.admin.v1.QuirkInfo
-	(*CaptureRequest)(nil),      // 26: nicd.admin.v1.CaptureRequest
-	(*CaptureReply)(nil),        // 27: nicd.admin.v1.CaptureReply
-	(*CapturedPacket)(nil),      // 28: nicd.admin.v1.CapturedPacket
-	(*Report)(nil),              // 29: nicd.admin.v1.Report
-	(*InterfaceReport)(nil),     // 30: nicd.admin.v1.InterfaceReport
-	(*StreamReport)(nil),        // 31: nicd.admin.v1.StreamReport
-	(*SetInterfaceRequest)(nil), // 32: nicd.admin.v1.SetInterfaceRequest
-	(*Setting)(nil),             // 33: nicd.admin.v1.Setting
-	(*ChangeReply)(nil),         // 34: nicd.admin.v1.ChangeReply
-	(*Change)(nil),              // 35: nicd.admin.v1.Change
-	(*ReloadRequest)(nil),       // 36: nicd.admin.v1.ReloadRequest
-	(*ReloadReply)(nil),         // 37: nicd.admin.v1.ReloadReply
+	(*Diagnosis)(nil),           // 13: nicd.admin.v1.Diagnosis
+	(*Finding)(nil),             // 14: nicd.admin.v1.Finding
+	(*StatsReply)(nil),          // 15: nicd.admin.v1.StatsReply
+	(*QueueStats)(nil),          // 16: nicd.admin.v1.QueueStats
+	(*Counter)(nil),             // 17: nicd.admin.v1.Counter
+	(*ListDriversRequest)(nil),  // 18: nicd.admin.v1.ListDriversRequest
+	(*ListDriversReply)(nil),    // 19: nicd.admin.v1.ListDriversReply
+	(*Driver)(nil),              // 20: nicd.admin.v1.Driver
+	(*DeviceId)(nil),            // 21: nicd.admin.v1.DeviceId
+	(*LoadDriverRequest)(nil),   // 22: nicd.admin.v1.LoadDriverRequest
+	(*UnloadDriverRequest)(nil), // 23: nicd.admin.v1.UnloadDriverRequest
+	(*UnloadDriverReply)(nil),   // 24: nicd.admin.v1.UnloadDriverReply
+	(*ListQuirksRequest)(nil),   // 25: nicd.admin.v1.ListQuirksRequest
+	(*ListQuirksReply)(nil),     // 26: nicd.admin.v1.ListQuirksReply
+	(*QuirkInfo)(nil),           // 27: nicd.admin.v1.QuirkInfo
+	(*CaptureRequest)(nil),      // 28: nicd.admin.v1.CaptureRequest
+	(*CaptureReply)(nil),        // 29: nicd.admin.v1.CaptureReply
+	(*CapturedPacket)(nil),      // 30: nicd.admin.v1.CapturedPacket
+	(*Report)(nil),              // 31: nicd.admin.v1.Report
+	(*InterfaceReport)(nil),     // 32: nicd.admin.v1.InterfaceReport
+	(*StreamReport)(nil),        // 33: nicd.admin.v1.StreamReport
+	(*SetInterfaceRequest)(nil), // 34: nicd.admin.v1.SetInterfaceRequest
+	(*Setting)(nil),             // 35: nicd.admin.v1.Setting
+	(*ChangeReply)(nil),         // 36: nicd.admin.v1.ChangeReply
+	(*Change)(nil),              // 37: nicd.admin.v1.Change
+	(*ReloadRequest)(nil),       // 38: nicd.admin.v1.ReloadRequest
+	(*ReloadReply)(nil),         // 39: nicd.admin.v1.ReloadReply
 }
 var file_admin_proto_depIdxs = []int32{
 	2,  // 0: nicd.admin.v1.StatusReply.version:type_name -> nicd.admin.v1.Version
@@ -3028,51 +3205,56 @@ var file_admin_proto_depIdxs = []int32{
 	8,  // 5: nicd.admin.v1.InterfaceDetail.features:type_name -> nicd.admin.v1.Feature
 	9,  // 6: nicd.admin.v1.InterfaceDetail.quirks:type_name -> nicd.admin.v1.Quirk
 	10, // 7: nicd.admin.v1.InterfaceDetail.queues:type_name -> nicd.admin.v1.Queue
-	14, // 8: nicd.admin.v1.StatsReply.queues:type_name -> nicd.admin.v1.QueueStats
-	15, // 9: nicd.admin.v1.StatsReply.device:type_name -> nicd.admin.v1.Counter
-	15, // 10: nicd.admin.v1.StatsReply.hardware:type_name -> nicd.admin.v1.Counter
-	15, // 11: nicd.admin.v1.StatsReply.link:type_name -> nicd.admin.v1.Counter
-	15, // 12: nicd.admin.v1.StatsReply.port:type_name -> nicd.admin.v1.Counter
-	15, // 13: nicd.admin.v1.QueueStats.counters:type_name -> nicd.admin.v1.Counter
-	18, // 14: nicd.admin.v1.ListDriversReply.drivers:type_name -> nicd.admin.v1.Driver
-	19, // 15: nicd.admin.v1.Driver.devices:type_name -> nicd.admin.v1.DeviceId
-	25, // 16: nicd.admin.v1.ListQuirksReply.quirks:type_name -> nicd.admin.v1.QuirkInfo
-	28, // 17: nicd.admin.v1.CaptureReply.packets:type_name -> nicd.admin.v1.CapturedPacket
-	2,  // 18: nicd.admin.v1.Report.version:type_name -> nicd.admin.v1.Version
-	30, // 19: nicd.admin.v1.Report.interfaces:type_name -> nicd.admin.v1.InterfaceReport
-	31, // 20: nicd.admin.v1.Report.streams:type_name -> nicd.admin.v1.StreamReport
-	3,  // 21: nicd.admin.v1.InterfaceReport.interface:type_name -> nicd.admin.v1.Interface
-	5,  // 22: nicd.admin.v1.StreamReport.stream:type_name -> nicd.admin.v1.Stream
-	33, // 23: nicd.admin.v1.SetInterfaceRequest.settings:type_name -> nicd.admin.v1.Setting
-	35, // 24: nicd.admin.v1.ChangeReply.changes:type_name -> nicd.admin.v1.Change
-	34, // 25: nicd.admin.v1.ReloadReply.interfaces:type_name -> nicd.admin.v1.ChangeReply
-	0,  // 26: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
-	6,  // 27: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
-	11, // 28: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
-	6,  // 29: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
-	16, // 30: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
-	20, // 31: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
-	21, // 32: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
-	26, // 33: nicd.admin.v1.Admin.Capture:input_type -> nicd.admin.v1.CaptureRequest
-	23, // 34: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
-	32, // 35: nicd.admin.v1.Admin.SetInterface:input_type -> nicd.admin.v1.SetInterfaceRequest
-	36, // 36: nicd.admin.v1.Admin.Reload:input_type -> nicd.admin.v1.ReloadRequest
-	1,  // 37: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
-	7,  // 38: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
-	12, // 39: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
-	13, // 40: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
-	17, // 41: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
-	18, // 42: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
-	22, // 43: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
-	27, // 44: nicd.admin.v1.Admin.Capture:output_type -> nicd.admin.v1.CaptureReply
-	24, // 45: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
-	34, // 46: nicd.admin.v1.Admin.SetInterface:output_type -> nicd.admin.v1.ChangeReply
-	37, // 47: nicd.admin.v1.Admin.Reload:output_type -> nicd.admin.v1.ReloadReply
-	37, // [37:48] is the sub-list for method output_type
-	26, // [26:37] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	32, // 8: nicd.admin.v1.Diagnosis.rates:type_name -> nicd.admin.v1.InterfaceReport
+	14, // 9: nicd.admin.v1.Diagnosis.findings:type_name -> nicd.admin.v1.Finding
+	16, // 10: nicd.admin.v1.StatsReply.queues:type_name -> nicd.admin.v1.QueueStats
+	17, // 11: nicd.admin.v1.StatsReply.device:type_name -> nicd.admin.v1.Counter
+	17, // 12: nicd.admin.v1.StatsReply.hardware:type_name -> nicd.admin.v1.Counter
+	17, // 13: nicd.admin.v1.StatsReply.link:type_name -> nicd.admin.v1.Counter
+	17, // 14: nicd.admin.v1.StatsReply.port:type_name -> nicd.admin.v1.Counter
+	17, // 15: nicd.admin.v1.StatsReply.wire:type_name -> nicd.admin.v1.Counter
+	17, // 16: nicd.admin.v1.QueueStats.counters:type_name -> nicd.admin.v1.Counter
+	20, // 17: nicd.admin.v1.ListDriversReply.drivers:type_name -> nicd.admin.v1.Driver
+	21, // 18: nicd.admin.v1.Driver.devices:type_name -> nicd.admin.v1.DeviceId
+	27, // 19: nicd.admin.v1.ListQuirksReply.quirks:type_name -> nicd.admin.v1.QuirkInfo
+	30, // 20: nicd.admin.v1.CaptureReply.packets:type_name -> nicd.admin.v1.CapturedPacket
+	2,  // 21: nicd.admin.v1.Report.version:type_name -> nicd.admin.v1.Version
+	32, // 22: nicd.admin.v1.Report.interfaces:type_name -> nicd.admin.v1.InterfaceReport
+	33, // 23: nicd.admin.v1.Report.streams:type_name -> nicd.admin.v1.StreamReport
+	3,  // 24: nicd.admin.v1.InterfaceReport.interface:type_name -> nicd.admin.v1.Interface
+	5,  // 25: nicd.admin.v1.StreamReport.stream:type_name -> nicd.admin.v1.Stream
+	35, // 26: nicd.admin.v1.SetInterfaceRequest.settings:type_name -> nicd.admin.v1.Setting
+	37, // 27: nicd.admin.v1.ChangeReply.changes:type_name -> nicd.admin.v1.Change
+	36, // 28: nicd.admin.v1.ReloadReply.interfaces:type_name -> nicd.admin.v1.ChangeReply
+	0,  // 29: nicd.admin.v1.Admin.Status:input_type -> nicd.admin.v1.StatusRequest
+	6,  // 30: nicd.admin.v1.Admin.ShowInterface:input_type -> nicd.admin.v1.InterfaceRequest
+	11, // 31: nicd.admin.v1.Admin.Explain:input_type -> nicd.admin.v1.ExplainRequest
+	6,  // 32: nicd.admin.v1.Admin.Diagnose:input_type -> nicd.admin.v1.InterfaceRequest
+	6,  // 33: nicd.admin.v1.Admin.Stats:input_type -> nicd.admin.v1.InterfaceRequest
+	18, // 34: nicd.admin.v1.Admin.ListDrivers:input_type -> nicd.admin.v1.ListDriversRequest
+	22, // 35: nicd.admin.v1.Admin.LoadDriver:input_type -> nicd.admin.v1.LoadDriverRequest
+	23, // 36: nicd.admin.v1.Admin.UnloadDriver:input_type -> nicd.admin.v1.UnloadDriverRequest
+	28, // 37: nicd.admin.v1.Admin.Capture:input_type -> nicd.admin.v1.CaptureRequest
+	25, // 38: nicd.admin.v1.Admin.ListQuirks:input_type -> nicd.admin.v1.ListQuirksRequest
+	34, // 39: nicd.admin.v1.Admin.SetInterface:input_type -> nicd.admin.v1.SetInterfaceRequest
+	38, // 40: nicd.admin.v1.Admin.Reload:input_type -> nicd.admin.v1.ReloadRequest
+	1,  // 41: nicd.admin.v1.Admin.Status:output_type -> nicd.admin.v1.StatusReply
+	7,  // 42: nicd.admin.v1.Admin.ShowInterface:output_type -> nicd.admin.v1.InterfaceDetail
+	12, // 43: nicd.admin.v1.Admin.Explain:output_type -> nicd.admin.v1.ExplainReply
+	13, // 44: nicd.admin.v1.Admin.Diagnose:output_type -> nicd.admin.v1.Diagnosis
+	15, // 45: nicd.admin.v1.Admin.Stats:output_type -> nicd.admin.v1.StatsReply
+	19, // 46: nicd.admin.v1.Admin.ListDrivers:output_type -> nicd.admin.v1.ListDriversReply
+	20, // 47: nicd.admin.v1.Admin.LoadDriver:output_type -> nicd.admin.v1.Driver
+	24, // 48: nicd.admin.v1.Admin.UnloadDriver:output_type -> nicd.admin.v1.UnloadDriverReply
+	29, // 49: nicd.admin.v1.Admin.Capture:output_type -> nicd.admin.v1.CaptureReply
+	26, // 50: nicd.admin.v1.Admin.ListQuirks:output_type -> nicd.admin.v1.ListQuirksReply
+	36, // 51: nicd.admin.v1.Admin.SetInterface:output_type -> nicd.admin.v1.ChangeReply
+	39, // 52: nicd.admin.v1.Admin.Reload:output_type -> nicd.admin.v1.ReloadReply
+	41, // [41:53] is the sub-list for method output_type
+	29, // [29:41] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_admin_proto_init() }
@@ -3086,7 +3268,7 @@ func file_admin_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_proto_rawDesc), len(file_admin_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   40,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

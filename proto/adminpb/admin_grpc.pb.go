@@ -26,6 +26,7 @@ const (
 	Admin_Status_FullMethodName        = "/nicd.admin.v1.Admin/Status"
 	Admin_ShowInterface_FullMethodName = "/nicd.admin.v1.Admin/ShowInterface"
 	Admin_Explain_FullMethodName       = "/nicd.admin.v1.Admin/Explain"
+	Admin_Diagnose_FullMethodName      = "/nicd.admin.v1.Admin/Diagnose"
 	Admin_Stats_FullMethodName         = "/nicd.admin.v1.Admin/Stats"
 	Admin_ListDrivers_FullMethodName   = "/nicd.admin.v1.Admin/ListDrivers"
 	Admin_LoadDriver_FullMethodName    = "/nicd.admin.v1.Admin/LoadDriver"
@@ -45,6 +46,9 @@ type AdminClient interface {
 	ShowInterface(ctx context.Context, in *InterfaceRequest, opts ...grpc.CallOption) (*InterfaceDetail, error)
 	// Explain gives the chain of reasons behind a feature's state.
 	Explain(ctx context.Context, in *ExplainRequest, opts ...grpc.CallOption) (*ExplainReply, error)
+	// Diagnose looks at an interface for a second and says what keeps it from
+	// receiving more, as far as nicd can see that.
+	Diagnose(ctx context.Context, in *InterfaceRequest, opts ...grpc.CallOption) (*Diagnosis, error)
 	Stats(ctx context.Context, in *InterfaceRequest, opts ...grpc.CallOption) (*StatsReply, error)
 	ListDrivers(ctx context.Context, in *ListDriversRequest, opts ...grpc.CallOption) (*ListDriversReply, error)
 	LoadDriver(ctx context.Context, in *LoadDriverRequest, opts ...grpc.CallOption) (*Driver, error)
@@ -93,6 +97,16 @@ func (c *adminClient) Explain(ctx context.Context, in *ExplainRequest, opts ...g
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ExplainReply)
 	err := c.cc.Invoke(ctx, Admin_Explain_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminClient) Diagnose(ctx context.Context, in *InterfaceRequest, opts ...grpc.CallOption) (*Diagnosis, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(Diagnosis)
+	err := c.cc.Invoke(ctx, Admin_Diagnose_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +211,9 @@ type AdminServer interface {
 	ShowInterface(context.Context, *InterfaceRequest) (*InterfaceDetail, error)
 	// Explain gives the chain of reasons behind a feature's state.
 	Explain(context.Context, *ExplainRequest) (*ExplainReply, error)
+	// Diagnose looks at an interface for a second and says what keeps it from
+	// receiving more, as far as nicd can see that.
+	Diagnose(context.Context, *InterfaceRequest) (*Diagnosis, error)
 	Stats(context.Context, *InterfaceRequest) (*StatsReply, error)
 	ListDrivers(context.Context, *ListDriversRequest) (*ListDriversReply, error)
 	LoadDriver(context.Context, *LoadDriverRequest) (*Driver, error)
@@ -229,6 +246,9 @@ func (UnimplementedAdminServer) ShowInterface(context.Context, *InterfaceRequest
 }
 func (UnimplementedAdminServer) Explain(context.Context, *ExplainRequest) (*ExplainReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Explain not implemented")
+}
+func (UnimplementedAdminServer) Diagnose(context.Context, *InterfaceRequest) (*Diagnosis, error) {
+	return nil, status.Error(codes.Unimplemented, "method Diagnose not implemented")
 }
 func (UnimplementedAdminServer) Stats(context.Context, *InterfaceRequest) (*StatsReply, error) {
 	return nil, status.Error(codes.Unimplemented, "method Stats not implemented")
@@ -325,6 +345,24 @@ func _Admin_Explain_Handler(srv interface{}, ctx context.Context, dec func(inter
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(AdminServer).Explain(ctx, req.(*ExplainRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _Admin_Diagnose_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(InterfaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminServer).Diagnose(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: Admin_Diagnose_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminServer).Diagnose(ctx, req.(*InterfaceRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -484,6 +522,10 @@ var Admin_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Explain",
 			Handler:    _Admin_Explain_Handler,
+		},
+		{
+			MethodName: "Diagnose",
+			Handler:    _Admin_Diagnose_Handler,
 		},
 		{
 			MethodName: "Stats",
