@@ -10,7 +10,7 @@ import (
 const (
 	egressPackets   = 64
 	egressFragments = 256
-	// buffersAtHand is how many empty buffers are taken at once.
+	// buffersAtHand is how many empty buffers are taken at once, at most.
 	buffersAtHand = 64
 	// headroom lets the egress engine put a VLAN tag in front, and keeps IP
 	// headers aligned.
@@ -26,12 +26,13 @@ type egress struct {
 	queue    int
 	mtu      uint32
 	batch    *framework.Batch
-	buffers  []framework.Buffer // at hand, empty
+	expected int                // packets, at most
+	buffers  []framework.Buffer // at hand, empty; none between two batches that come in
 }
 
-// open makes p the port that is sent to.
-func (e *egress) open(p *Port, queue int) {
-	e.mtu = uint32(p.iface.Settings().MTU)
+// open makes p the port that is sent to: so many packets at most.
+func (e *egress) open(p *Port, queue, packets int) {
+	e.mtu, e.expected = uint32(p.iface.Settings().MTU), packets
 	if e.iface == p.iface && e.queue == queue {
 		return
 	}
@@ -80,7 +81,8 @@ func (e *egress) fits(p *framework.Packet, first []byte, result offload.Result) 
 	}
 	l3, _ := framework.NetworkHeader(first) // tags in the frame are not the MTU's
 	most := uint32(l3) + e.mtu
-	if longest > most && p.Flags&framework.Segment != 0 && result == offload.Estimated && most > uint32(p.HeaderLen) {
+	if longest > most && result == offload.Estimated && most > uint32(p.HeaderLen) {
+		p.Flags |= framework.Segment // it may have been taken for a single segment
 		p.SegmentSize = uint16(most - uint32(p.HeaderLen))
 		return true
 	}
@@ -92,7 +94,7 @@ func (e *egress) have(n int) bool {
 		return true
 	}
 	have := len(e.buffers)
-	got := e.iface.Alloc(e.queue, e.buffers[have:max(buffersAtHand, n)])
+	got := e.iface.Alloc(e.queue, e.buffers[have:max(min(e.expected, buffersAtHand), n)])
 	e.buffers = e.buffers[:have+got]
 	return len(e.buffers) >= n
 }
@@ -118,7 +120,7 @@ func (e *egress) copy(frags []framework.Fragment, memory *framework.Buffers, siz
 // flush sends the batch. What the interface does not take is dropped; its buffers
 // stay at hand as far as there is room for them.
 func (e *egress) flush() {
-	if e.iface == nil || len(e.batch.Packets) == 0 {
+	if len(e.batch.Packets) == 0 {
 		return
 	}
 	total := len(e.batch.Packets)
@@ -136,11 +138,17 @@ func (e *egress) flush() {
 	e.batch.Reset()
 }
 
-// giveBack returns the buffers at hand to the interface.
-func (e *egress) giveBack() {
+// finish sends what is left and returns the buffers at hand to the interface: others
+// may have none, and when this queue has something to send again nobody knows.
+func (e *egress) finish() {
 	if e.iface == nil {
 		return
 	}
+	e.flush()
+	e.giveBack()
+}
+
+func (e *egress) giveBack() {
 	e.iface.Release(e.queue, e.buffers)
 	e.buffers = e.buffers[:0]
 }

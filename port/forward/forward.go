@@ -152,24 +152,7 @@ func (p *Port) Close() error {
 		return nil
 	}
 	b.table.forget(p.index)
-	for _, other := range b.ports {
-		if other != nil {
-			other.giveBack(p)
-		}
-	}
-	for n := range p.queues {
-		p.queues[n].giveBackAll()
-		p.queues[n] = nil
-	}
+	clear(p.queues[:])
 	b.ports[p.index], p.index = nil, -1
 	return nil
-}
-
-// giveBack returns the buffers of to's interface that p's queues have at hand.
-func (p *Port) giveBack(to *Port) {
-	for _, q := range p.queues {
-		if q != nil && to.index < len(q.out) {
-			q.out[to.index].giveBack()
-		}
-	}
 }

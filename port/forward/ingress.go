@@ -20,7 +20,7 @@ const (
 
 // ingress is one receive queue of a port: what it sends on waits in a batch for
 // each port until the end of the batch that came in. It belongs to the caller of
-// Deliver, and to Close with the bridge's lock held alone.
+// Deliver.
 type ingress struct {
 	port *Port
 	out  []*egress // by port index
@@ -35,7 +35,7 @@ func newIngress(p *Port) *ingress {
 func (q *ingress) forward(queue int, b *framework.Batch) {
 	bridge := q.port.bridge
 	memory, mtu := q.port.iface.Buffers(), q.port.iface.Settings().MTU
-	q.prepare(queue, bridge.ports)
+	q.prepare(queue, len(b.Packets), bridge.ports)
 	now := bridge.second()
 	for i := range b.Packets {
 		p, frags := &b.Packets[i], b.Fragments(i)
@@ -67,12 +67,12 @@ func (q *ingress) forward(queue int, b *framework.Batch) {
 		q.flood(p, frags, first, memory, result)
 	}
 	for _, e := range q.out {
-		e.flush()
+		e.finish()
 	}
 }
 
-// prepare has an egress for each port, all with empty batches.
-func (q *ingress) prepare(queue int, ports []*Port) {
+// prepare has an egress for each port, all with empty batches, for so many packets.
+func (q *ingress) prepare(queue, packets int, ports []*Port) {
 	for n := len(q.out); n < len(ports); n++ {
 		q.out = append(q.out, &egress{counters: &q.port.bridge.counters})
 	}
@@ -81,7 +81,7 @@ func (q *ingress) prepare(queue int, ports []*Port) {
 			q.out[n].iface = nil
 			continue
 		}
-		q.out[n].open(p, queue%p.iface.Queues())
+		q.out[n].open(p, queue%p.iface.Queues(), packets)
 	}
 }
 
@@ -115,13 +115,4 @@ func (q *ingress) release(queue int, b *framework.Batch) {
 	}
 	q.port.iface.Release(queue, q.back)
 	q.back = q.back[:0]
-}
-
-func (q *ingress) giveBackAll() {
-	if q == nil {
-		return
-	}
-	for _, e := range q.out {
-		e.giveBack()
-	}
 }

@@ -44,11 +44,16 @@ func (t *table) bucket(address uint64) *bucket {
 	return &t.buckets[(address*t.seed)>>t.shift&uint64(len(t.buckets)-1)]
 }
 
+// age is how long ago an entry was seen. Each queue has the time of when its batch
+// began, so that one can find what another will have seen in its next second.
+func age(now, seen uint32) uint32 { return uint32(max(int32(now-seen), 0)) }
+
 // lookup is the port at which an address was last seen.
 func (t *table) lookup(address uint64, now uint32) (port int, ok bool) {
 	b := t.bucket(address)
 	for i := range b.entry {
-		if e := b.entry[i].Load(); e>>16 == address && now-b.seen[i].Load() <= t.maxAge {
+		e := b.entry[i].Load()
+		if e != 0 && e>>16 == address && age(now, b.seen[i].Load()) <= t.maxAge {
 			return int(e & 0xffff), true
 		}
 	}
@@ -58,11 +63,11 @@ func (t *table) lookup(address uint64, now uint32) (port int, ok bool) {
 // learn notes that an address was seen at a port.
 func (t *table) learn(address uint64, port int, now uint32) {
 	b, want := t.bucket(address), address<<16|uint64(port)
-	oldest, age := 0, uint32(0)
+	oldest, most := 0, uint32(0)
 	for i := range b.entry {
 		e, seen := b.entry[i].Load(), b.seen[i].Load()
 		if e>>16 == address && e != 0 {
-			if seen != now {
+			if age(now, seen) > 0 {
 				b.seen[i].Store(now)
 			}
 			if e != want {
@@ -71,15 +76,15 @@ func (t *table) learn(address uint64, port int, now uint32) {
 			}
 			return
 		}
-		a := now - seen
+		a := age(now, seen)
 		if e == 0 {
 			a = ^uint32(0)
 		}
-		if a > age {
-			oldest, age = i, a
+		if a > most {
+			oldest, most = i, a
 		}
 	}
-	if age <= t.maxAge {
+	if most <= t.maxAge {
 		t.evicted.Add(1)
 	}
 	b.seen[oldest].Store(now)
@@ -103,7 +108,7 @@ func (t *table) size(now uint32) int {
 	for k := range t.buckets {
 		b := &t.buckets[k]
 		for i := range b.entry {
-			if b.entry[i].Load() != 0 && now-b.seen[i].Load() <= t.maxAge {
+			if b.entry[i].Load() != 0 && age(now, b.seen[i].Load()) <= t.maxAge {
 				n++
 			}
 		}
