@@ -414,7 +414,7 @@ func TestSkippedSlotsArePostedAgain(t *testing.T) {
 	if again[0] != before[0] || again[1] != before[1] {
 		t.Errorf("posted again %v, want %v", again, before[:2])
 	}
-	if n := b.rx.rings[0].Outstanding(); n != testRing-2 {
+	if n := b.rx.Outstanding(0); n != testRing-2 {
 		t.Errorf("%d outstanding", n)
 	}
 }
@@ -448,7 +448,7 @@ func TestEmptyBuffers(t *testing.T) {
 	if p := b.one(); p.Len != 150 || p.Frags != 2 {
 		t.Errorf("packet %+v", p)
 	}
-	if got := [2]int{b.rx.rings[0].Outstanding(), b.rx.rings[1].Outstanding()}; got != [2]int{testRing - 2, testRing - 2} {
+	if got := [2]int{b.rx.Outstanding(0), b.rx.Outstanding(1)}; got != [2]int{testRing - 2, testRing - 2} {
 		t.Errorf("outstanding %v: an empty buffer was not posted again", got)
 	}
 }
@@ -643,8 +643,8 @@ func FuzzCompletions(f *testing.F) {
 			b.post()
 			// A device that runs past the descriptors it was given is caught,
 			// one that stays in them keeps the accounts right.
-			held := len(b.rx.packet.Fragments())
-			if n := b.rx.rings[0].Outstanding() + b.rx.rings[1].Outstanding(); n+held != len(b.posted) {
+			held := len(b.rx.Fragments())
+			if n := b.rx.Outstanding(0) + b.rx.Outstanding(1); n+held != len(b.posted) {
 				t.Fatalf("%d descriptors outstanding and %d buffers held, %d buffers gone", n, held, len(b.posted))
 			}
 		}

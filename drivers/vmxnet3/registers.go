@@ -50,6 +50,11 @@ func openRegisters(dev bus.Device) (r registers, err error) {
 	return r, nil
 }
 
+// bell is a queue's register that begins at reg for queue 0.
+func (r registers) bell(reg uint32, queue int) framework.Register {
+	return framework.Register{Region: r.pt, Offset: reg + regStride*uint32(queue)}
+}
+
 // gone tells whether nobody answers: no device speaks all revisions.
 func (r registers) gone() bool { return r.vd.Read32(regVRRS) == bus.Gone }
 

@@ -3,7 +3,6 @@ package vmxnet3
 import (
 	"fmt"
 
-	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/ring"
 )
@@ -91,20 +90,11 @@ var (
 // rxQueue is a receive queue: ring 1 for the starts of packets, ring 2 for what
 // does not fit the first buffer, and one completion ring.
 type rxQueue struct {
-	run           *run
-	index, queues uint32
-	rings         [2]ring.Posted[rxDesc]
-	comp          *ring.Completion[rxComp]
-	bells         bus.Region
-	desc          *queueDesc
-	size          uint32 // bytes that the device may write to a buffer
-	alwaysBell    bool   // ring whether the device asks or not
-	announced     bool   // the one bell after activation has rung
-	longest       uint32 // longest frame that can't have been merged
-	broken        bool
-	packet        framework.Assembly
-	first         rxComp // of packet
-	firstSpeaks   bool   // metadata-on = first
+	ring.CommandReceive[rxDesc, rxComp]
+	run         *run
+	longest     uint32 // longest frame that can't have been merged
+	first       rxComp // of the packet
+	firstSpeaks bool   // metadata-on = first
 }
 
 func (d *device) newRxQueue(r *run, index int) (q *rxQueue, err error) {
@@ -114,130 +104,63 @@ func (d *device) newRxQueue(r *run, index int) (q *rxQueue, err error) {
 	}
 	q = &rxQueue{
 		run:         r,
-		index:       uint32(index),
-		queues:      uint32(cfg.RxQueues),
-		bells:       d.regs.pt,
-		desc:        desc,
-		size:        min(cfg.Buffers.Size, maxRxBufferLen),
-		alwaysBell:  framework.RxBellQuirk.Get(d.quirks) == framework.RxBellAlways,
 		longest:     uint32(cfg.MTU) + longestHeaders,
 		firstSpeaks: framework.MetadataOnQuirk.Get(d.quirks) == framework.FirstCompletion,
 	}
-	for i, kind := range [...]uint32{rxHead, rxBody} {
-		r, err := ring.AllocCommand[rxDesc](d.dma, cfg.RxDescriptors, ringAlign, rxOwner)
-		if err != nil {
-			return nil, err
-		}
-		q.rings[i] = ring.NewPosted(r, cfg.Buffers, q.size|kind, framework.SkipsRxSlotsQuirk.Get(d.quirks))
-		desc.rings[i], desc.sizes[i] = r.Addr(), uint32(cfg.RxDescriptors)
+	id, size := uint32(index), min(cfg.Buffers.Size, maxRxBufferLen)
+	format := ring.ReceiveFormat{
+		Align: ringAlign, Desc: rxOwner, Comp: rxCompOwner,
+		Size:  size,
+		Skips: framework.SkipsRxSlotsQuirk.Get(d.quirks),
+		Rings: []ring.ReceiveRing{
+			{ID: id, Word: size | rxHead, Bell: d.regs.bell(regRxProd, index)},
+			{ID: id + uint32(cfg.RxQueues), Word: size | rxBody, Bell: d.regs.bell(regRxProd2, index)},
+		},
 	}
-	n := 2 * cfg.RxDescriptors
-	if q.comp, err = ring.AllocCompletion[rxComp](d.dma, n, ringAlign, rxCompOwner); err != nil {
+	if framework.RxBellQuirk.Get(d.quirks) == framework.RxBellOnRequest {
+		format.BellAsked = func() bool { return desc.control.Load()&0xFF != 0 }
+	}
+	if q.CommandReceive, err = ring.AllocCommandReceive[rxDesc, rxComp](d.dma, cfg.RxDescriptors, cfg.Buffers, format); err != nil {
 		return nil, err
 	}
-	desc.comp, desc.compSize = q.comp.Addr(), uint32(n)
+	n := uint32(cfg.RxDescriptors)
+	desc.rings, desc.sizes = [2]uint64{q.Addr(0), q.Addr(1)}, [2]uint32{n, n}
+	desc.comp, desc.compSize = q.CompletionAddr(), 2*n
 	desc.driverData = ^uint64(0)
 	desc.vector = uint8(cfg.Interrupts.Rx(index))
 	return q, nil
 }
 
-// Post gives each buffer to the ring that lacks more, to ring 1 if both lack the
-// same. With fewer buffers than the rings hold, a ring that came first would have
-// them all: without ring 1 no packet starts, and without ring 2 none ends that is
-// longer than a buffer, ever.
-func (q *rxQueue) Post(bufs []framework.Buffer) int {
-	first, second := &q.rings[0], &q.rings[1]
-	for n, b := range bufs {
-		r := first
-		if second.Space() > first.Space() {
-			r = second
-		}
-		if r.Space() == 0 {
-			return n
-		}
-		r.Give(b)
-	}
-	return len(bufs)
-}
-
-// Bell writes the producer indices if the device has asked for that, and once
-// after activation: otherwise it finds buffers by their generation bits, and the
-// write would be a VM exit for nothing.
-func (q *rxQueue) Bell() {
-	if q.announced && !q.alwaysBell && q.desc.control.Load()&0xFF == 0 {
-		return
-	}
-	q.announced = true
-	q.bells.Write32(regRxProd+regStride*q.index, q.rings[0].Tail())
-	q.bells.Write32(regRxProd2+regStride*q.index, q.rings[1].Tail())
-}
-
-// Pending tells whether there is a completion.
-func (q *rxQueue) Pending() bool { return q.comp.Ready() && !q.broken }
-
 // Poll takes completions as they come. A packet that the device has not ended
 // yet waits in the queue, with the buffers that it has so far.
 func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
-	if q.broken {
-		return framework.QueueFault
-	}
-	recycled := false
-	for cur := q.comp.Cursor(); q.packet.Room(dst); q.comp.Seek(cur) {
-		c, ok := q.comp.Peek(&cur)
-		if !ok {
-			break
-		}
-		if c.sop() && q.packet.Open() {
-			// The packet before has no end. It is delivered as a bad one, and
-			// this completion is looked at again.
-			q.packet.Fail(framework.DropDevice)
-			q.packet.Deliver(dst)
-			cur = q.comp.Cursor()
+	for {
+		c, ok := q.Next(dst)
+		if ok && c.sop() && q.Open() {
+			// The packet before has no end: it is delivered as a bad one. Then
+			// this completion comes again.
+			q.Fail(framework.DropDevice)
+			q.Deliver(dst)
 			continue
 		}
-		kept, ok := q.consume(&c)
-		if !ok {
-			q.broken = true
-			return framework.QueueFault
+		begins := !q.Open()
+		if !ok || !q.Fill(c.queue(), c.index(), c.length()) {
+			return q.End()
 		}
-		recycled = recycled || !kept
+		if begins {
+			q.begin(&c)
+		}
 		if c.eop() {
 			q.finish(&c)
-			q.packet.Deliver(dst)
+			q.Deliver(dst)
 		}
 	}
-	if recycled {
-		q.Bell()
-	}
-	return framework.Healthy
 }
 
-// consume takes the buffer of one completion into the packet being put together.
-// A buffer with nothing in it goes back to its ring, wherever in a packet it
-// is. It is not ok if the device names a buffer that it does not have.
-func (q *rxQueue) consume(c *rxComp) (kept, ok bool) {
-	var r *ring.Posted[rxDesc]
-	switch c.queue() {
-	case q.index:
-		r = &q.rings[0]
-	case q.index + q.queues:
-		r = &q.rings[1]
-	default:
-		return false, false
+// begin keeps a packet's first completion.
+func (q *rxQueue) begin(c *rxComp) {
+	q.first = *c
+	if !c.sop() && c.length() > 0 {
+		q.Fail(framework.DropDevice) // the rest of something that was lost
 	}
-	b, ok := r.Take(c.index())
-	if !ok {
-		return false, false
-	}
-	if !q.packet.Open() {
-		q.packet.Begin()
-		q.first = *c
-		if !c.sop() && c.length() > 0 {
-			q.packet.Fail(framework.DropDevice) // the rest of something that was lost
-		}
-	}
-	if kept = q.packet.Append(b, c.length(), q.size); !kept {
-		r.Give(b)
-	}
-	return kept, true
 }

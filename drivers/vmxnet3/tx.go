@@ -1,7 +1,6 @@
 package vmxnet3
 
 import (
-	"nicd/bus"
 	"nicd/framework"
 	"nicd/framework/ring"
 )
@@ -33,19 +32,14 @@ const (
 )
 
 // txComp reports the last descriptor of a packet.
-type txComp struct {
-	where uint32 // 11:0: the descriptor's index
-	_, _  uint32
-	_     uint32 // 31: generation, where a rxComp has it
+type txComp [4]uint32
+
+var txFormat = ring.TransmitFormat{
+	Align:           ringAlign,
+	Desc:            ring.Owner{Offset: 8, Bit: txGen},
+	Comp:            ring.Owner{Offset: 12, Bit: 1 << 31},
+	CompletionIndex: ring.Field{Offset: 0, Mask: 1<<12 - 1},
 }
-
-const tcIndex = 1<<12 - 1
-
-// Where the generation bits are.
-var (
-	txOwner     = ring.Owner{Offset: 8, Bit: txGen}
-	txCompOwner = ring.Owner{Offset: 12, Bit: 1 << 31}
-)
 
 // dataDescSize is the size of an entry of the data ring. Revision 1 knows no other.
 const dataDescSize = 128
@@ -53,13 +47,10 @@ const dataDescSize = 128
 // txQueue is a transmit queue: a ring and its completion ring, and beside each
 // descriptor an entry of the data ring.
 type txQueue struct {
-	run     *run
-	index   uint32
-	ring    *ring.Command[txDesc]
-	comp    *ring.Completion[txComp]
+	ring.CommandTransmit[txDesc, txComp]
+	buffers *framework.Buffers
 	data    framework.Block
-	flight  *ring.Flight
-	bells   bus.Region
+	bell    framework.Register
 	desc    *queueDesc
 	waiting uint32 // packets put and not announced, after segmentation
 	told    uint32 // producer index at the last Bell
@@ -67,26 +58,17 @@ type txQueue struct {
 
 func (d *device) newTxQueue(r *run, index int) (q *txQueue, err error) {
 	n, desc := r.cfg.TxDescriptors, &r.txDescs()[index]
-	q = &txQueue{
-		run:    r,
-		index:  uint32(index),
-		flight: ring.NewFlight(n),
-		bells:  d.regs.pt,
-		desc:   desc,
-	}
-	if q.ring, err = ring.AllocCommand[txDesc](d.dma, n, ringAlign, txOwner); err != nil {
-		return nil, err
-	}
-	if q.comp, err = ring.AllocCompletion[txComp](d.dma, n, ringAlign, txCompOwner); err != nil {
+	q = &txQueue{buffers: r.cfg.Buffers, bell: d.regs.bell(regTxProd, index), desc: desc}
+	lost := func() { r.broken.Or(1 << index) } // Admin tells
+	if q.CommandTransmit, err = ring.AllocCommandTransmit[txDesc, txComp](d.dma, n, txFormat, lost); err != nil {
 		return nil, err
 	}
 	if q.data, err = d.dma.Alloc(n*dataDescSize, ringAlign); err != nil {
 		return nil, err
 	}
-	desc.rings = [2]uint64{q.ring.Addr(), q.data.Addr}
-	desc.sizes = [2]uint32{uint32(n), uint32(n)}
+	desc.rings, desc.sizes = [2]uint64{q.Addr(), q.data.Addr}, [2]uint32{uint32(n), uint32(n)}
 	desc.dataDescSize = dataDescSize
-	desc.comp, desc.compSize = q.comp.Addr(), uint32(n)
+	desc.comp, desc.compSize = q.CompletionAddr(), uint32(n)
 	desc.driverData = ^uint64(0)
 	desc.vector = uint8(txVector(&r.cfg.Interrupts, index))
 	return q, nil
@@ -97,7 +79,7 @@ func (d *device) newTxQueue(r *run, index int) (q *txQueue, err error) {
 func (q *txQueue) Put(b *framework.Batch, from int) int {
 	for i := from; i < len(b.Packets); i++ {
 		p, frags := &b.Packets[i], b.Fragments(i)
-		if q.ring.Space() < len(frags) {
+		if q.Space() < len(frags) {
 			return i - from
 		}
 		q.put(p, frags)
@@ -107,37 +89,34 @@ func (q *txQueue) Put(b *framework.Batch, from int) int {
 
 func (q *txQueue) put(p *framework.Packet, frags []framework.Fragment) {
 	detail, flags := q.offload(p, frags)
-	left, used, last := p.Len, 0, uint32(0)
+	left, report := p.Len, p.Flags&framework.Completion != 0
 	for _, f := range frags {
 		if f.Len == 0 {
 			continue // a length of 0 would send 16384 bytes
 		}
 		if left -= f.Len; left == 0 {
 			flags |= txEOP
-			if p.Flags&framework.Completion != 0 {
+			if report {
 				flags |= txReport
 			}
 		}
-		last = q.ring.Tail()
-		d := q.ring.Next()
-		d.addr, d.flags = q.addr(f, last, used == 0), flags
-		q.ring.Add(f.Len&txLen | detail)
-		used++
+		d := q.Next()
+		d.addr, d.flags = q.addr(f, left+f.Len == p.Len), flags
+		q.Add(f.Len&txLen | detail)
 		detail, flags = 0, 0 // only the first descriptor says how
 	}
-	q.ring.Publish()
-	q.flight.Add(last, used, p.Flags&framework.Completion != 0)
+	q.End(report)
 }
 
-// addr is from where the device is to fetch fragment f of descriptor i. It has the
-// data ring at hand, so the first fragment is copied there if it fits: a small
+// addr is from where the device is to fetch fragment f of the next descriptor. It has
+// the data ring at hand, so the first fragment is copied there if it fits: a small
 // packet, or the headers of one whose payload is elsewhere.
-func (q *txQueue) addr(f framework.Fragment, i uint32, first bool) uint64 {
+func (q *txQueue) addr(f framework.Fragment, first bool) uint64 {
 	if !first || f.Len > dataDescSize {
-		return q.run.cfg.Buffers.FragmentAddr(f)
+		return q.buffers.FragmentAddr(f)
 	}
-	at := i * dataDescSize
-	copy(q.data.Bytes[at:at+dataDescSize], q.run.cfg.Buffers.Bytes(f))
+	at := q.Tail() * dataDescSize
+	copy(q.data.Bytes[at:at+dataDescSize], q.buffers.Bytes(f))
 	return q.data.Addr + uint64(at)
 }
 
@@ -151,7 +130,7 @@ func (q *txQueue) offload(p *framework.Packet, frags []framework.Fragment) (deta
 	switch {
 	case p.Flags&framework.Segment != 0:
 		header, mss := uint32(p.HeaderLen), uint32(p.SegmentSize)
-		framework.ClearForSegment(q.run.cfg.Buffers.Bytes(frags[0]), false)
+		framework.ClearForSegment(q.buffers.Bytes(frags[0]), false)
 		detail = mss << txDetailShift
 		flags |= txSegment | header // TCP's included
 		frames = (p.Len - header + mss - 1) / mss
@@ -167,7 +146,7 @@ func (q *txQueue) offload(p *framework.Packet, frags []framework.Fragment) (deta
 // it looks after fewer by itself. A Bell with nothing new put rings in any case:
 // someone has waited for too long.
 func (q *txQueue) Bell() {
-	tail := q.ring.Tail()
+	tail := q.Tail()
 	if tail != q.told && q.waiting < q.desc.threshold.Load() {
 		q.told = tail
 		q.desc.control.Store(q.waiting)
@@ -175,27 +154,5 @@ func (q *txQueue) Bell() {
 	}
 	q.told, q.waiting = tail, 0
 	q.desc.control.Store(0)
-	q.bells.Write32(regTxProd+regStride*q.index, tail)
+	q.bell.Write(tail)
 }
-
-// Completed takes completions. Each names the last descriptor of a packet, and
-// all packets before it are finished too. Some devices complete every packet,
-// asked or not.
-func (q *txQueue) Completed(max int) int {
-	for q.flight.Ready() < max {
-		c, ok := q.comp.Take()
-		if !ok {
-			break
-		}
-		through := q.ring.Through(c.where & tcIndex)
-		if through == 0 {
-			q.run.broken.Or(1 << q.index) // Admin tells
-			continue
-		}
-		q.ring.Release(q.flight.RetireThrough(through))
-	}
-	return q.flight.Completed(max)
-}
-
-// Pending tells whether there is a completion.
-func (q *txQueue) Pending() bool { return q.flight.Ready() > 0 || q.comp.Ready() }

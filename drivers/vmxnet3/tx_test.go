@@ -98,7 +98,7 @@ func TestDataRing(t *testing.T) {
 		return b.run.cfg.Buffers.Bytes(framework.Fragment{Buffer: framework.Buffer(i), Offset: uint32(i), Len: n})
 	}
 	for lap := range 5 * testRing {
-		at := b.tx.ring.Tail()
+		at := b.tx.Tail()
 		for i := range 3 {
 			fragment(i, 1)[0] = byte(lap + i)
 		}
@@ -173,7 +173,7 @@ func TestReports(t *testing.T) {
 	if n := b.tx.Completed(10); n != 1 || b.tx.Pending() {
 		t.Errorf("%d packets, want 1", n)
 	}
-	if n := b.tx.ring.Outstanding(); n != 1 {
+	if n := b.tx.Outstanding(); n != 1 {
 		t.Errorf("%d descriptors outstanding", n)
 	}
 }
@@ -181,7 +181,7 @@ func TestReports(t *testing.T) {
 func TestTransmitNonsense(t *testing.T) {
 	b := newBench(t, 0)
 	b.put(framework.Packet{Flags: framework.Completion}, 60)
-	for _, i := range []uint32{1, testRing - 1, testRing, tcIndex} {
+	for _, i := range []uint32{1, testRing - 1, testRing, txFormat.CompletionIndex.Mask} {
 		b.finish(i)
 	}
 	if n := b.tx.Completed(10); n != 0 || b.run.broken.Load() != 1 {
@@ -204,8 +204,8 @@ func TestPutTakesWholePackets(t *testing.T) {
 		t.Error("one slot stays empty, and no packet is put by half")
 	}
 	b.finish(testRing - 2)
-	if n := b.tx.Completed(100); n != (testRing-1)/3+1 || b.tx.ring.Outstanding() != 0 {
-		t.Errorf("%d packets, %d outstanding", n, b.tx.ring.Outstanding())
+	if n := b.tx.Completed(100); n != (testRing-1)/3+1 || b.tx.Outstanding() != 0 {
+		t.Errorf("%d packets, %d outstanding", n, b.tx.Outstanding())
 	}
 	b.put(framework.Packet{}, 1, 1)
 	if d := b.desc(testRing - 1); d.frame != 1|1<<14 {
@@ -224,7 +224,7 @@ func TestPutAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(500, func() {
 		b.tx.Put(batch, 0)
 		b.tx.Bell()
-		b.finish((b.tx.ring.Tail() + testRing - 1) % testRing)
+		b.finish((b.tx.Tail() + testRing - 1) % testRing)
 		b.tx.Completed(10)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -256,7 +256,7 @@ func BenchmarkPut(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		n.tx.Put(batch, 0)
-		n.finish((n.tx.ring.Tail() + testRing - 1) % testRing)
+		n.finish((n.tx.Tail() + testRing - 1) % testRing)
 		n.tx.Completed(64)
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/16, "ns/packet")

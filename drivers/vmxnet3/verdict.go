@@ -9,12 +9,12 @@ import "nicd/framework"
 // finish gives the packet, of which last is the last completion, what there is to
 // say of it. All devices that are known say it with the last.
 func (q *rxQueue) finish(last *rxComp) {
-	c, p := last, &q.packet.Packet
+	c, p := last, &q.Packet
 	if q.firstSpeaks {
 		c = &q.first
 	}
 	if c.bad() {
-		q.packet.Fail(errorReason(c))
+		q.Fail(errorReason(c))
 		return
 	}
 	if framework.Features(q.run.features.Load()).Has(framework.RxChecksum) || q.mayBeMerged() {
@@ -35,7 +35,7 @@ func (q *rxQueue) finish(last *rxComp) {
 // mayBeMerged tells whether the device may have merged segments into the packet. Its
 // verdict is good then, whatever is in force by now: the checksum itself is stale.
 func (q *rxQueue) mayBeMerged() bool {
-	return q.first.merged() || q.run.merges.Load() && q.packet.Packet.Len > q.longest
+	return q.first.merged() || q.run.merges.Load() && q.Packet.Len > q.longest
 }
 
 // errorReason reads why a packet is bad.
@@ -87,8 +87,8 @@ func verdict(c *rxComp) (f framework.PacketFlags) {
 // longer than any frame can be, and nothing else.
 func (q *rxQueue) coalesced() {
 	if c := &q.first; c.merged() {
-		q.packet.Coalesce(q.run.cfg.Buffers, c.hash&rcSegments, c.flags&rcLow, q.longest)
+		q.Coalesce(q.run.cfg.Buffers, c.hash&rcSegments, c.flags&rcLow, q.longest)
 	} else if q.run.merges.Load() {
-		q.packet.Coalesce(q.run.cfg.Buffers, 0, 0, q.longest)
+		q.Coalesce(q.run.cfg.Buffers, 0, 0, q.longest)
 	}
 }
