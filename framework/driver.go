@@ -255,7 +255,7 @@ func (c Cause) None() bool { return c == Cause{} }
 
 // Events is what Admin found.
 type Events struct {
-	LinkChanged bool   // read Link
+	LinkChanged bool   // Link may say something else; the framework compares
 	ModeChanged bool   // read Info; quirks are evaluated again
 	QueueFault  uint64 // bit q: queue pair q has stopped
 	DeviceFault bool   // the device has to be reset

@@ -13,6 +13,13 @@ type Register struct {
 // Write writes the register, see bus.Region.
 func (r Register) Write(value uint32) { r.Region.Write32(r.Offset, value) }
 
+// WriteWords writes registers that follow one another, the first at offset.
+func WriteWords(r bus.Region, offset uint32, words []uint32) {
+	for i, w := range words {
+		r.Write32(offset+4*uint32(i), w)
+	}
+}
+
 // Statistic is a hardware counter in a register that clears when it is read, as
 // Intel's do. A wide one is two registers, the low one of which is read first.
 type Statistic struct {

@@ -44,4 +44,8 @@ func TestRegister(t *testing.T) {
 	if r[8] != 5 || len(r) != 1 {
 		t.Errorf("registers %v", r)
 	}
+	WriteWords(r, 0x20, []uint32{7, 8, 9})
+	if r[0x20] != 7 || r[0x24] != 8 || r[0x28] != 9 || len(r) != 4 {
+		t.Errorf("registers %v", r)
+	}
 }

@@ -32,8 +32,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"nicd/bus"
 	"nicd/framework"
 )
@@ -65,9 +63,7 @@ type device struct {
 	hardware
 	dma    framework.DMA
 	quirks *framework.QuirkSet
-	log    zerolog.Logger
 	mac    framework.MAC // permanent
-	last   framework.Link
 	// run is of the last Start: interrupts may look at it until Stop has returned.
 	run     *run
 	running bool
@@ -75,19 +71,18 @@ type device struct {
 
 // Attach resets the device and reads its EEPROM.
 func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
-	info := dev.Info()
-	chip := chipOf(info.Vendor, info.Device)
-	if chip == nil {
-		return nil, fmt.Errorf("e1000: %w: %04x:%04x", framework.ErrNotOurs, info.Vendor, info.Device)
+	part, err := framework.Identify(dev.Info(), ids())
+	if err != nil {
+		return nil, fmt.Errorf("e1000: %w", err)
+	}
+	if err := bus.EnableMaster(dev); err != nil {
+		return nil, fmt.Errorf("e1000: %w", err)
 	}
 	bar, err := dev.Region(bus.BAR0)
 	if err != nil {
 		return nil, fmt.Errorf("e1000: BAR0: %w", err)
 	}
-	d := &device{
-		hardware: hardware{bus: dev, chip: chip, bar: bar},
-		dma:      env.DMA, quirks: env.Quirks, log: env.Log,
-	}
+	d := &device{hardware: hardware{bus: dev, chip: &chips[part], bar: bar}, dma: env.DMA, quirks: env.Quirks}
 	if err := d.restart(ctx); err != nil {
 		return nil, err
 	}
@@ -97,7 +92,6 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 	if err := d.wakePHY(); err != nil {
 		return nil, err
 	}
-	d.log.Debug().Str("chip", chip.name).Stringer("mac", d.mac).Msg("attached")
 	return d, nil
 }
 
@@ -117,10 +111,11 @@ func (d *device) restart(ctx context.Context) error {
 	return nil
 }
 
-// quiet resets the device, the way it wants that, so that it does nothing more.
+// quiet resets the device, the way it wants that, so that it does nothing more. One
+// that is gone does nothing anyway.
 func (d *device) quiet(ctx context.Context) error {
-	if err := bus.EnableMaster(d.bus); err != nil {
-		return fmt.Errorf("e1000: %w", err)
+	if d.gone() {
+		return nil
 	}
 	how := framework.ResetMethodQuirk.Get(d.quirks)
 	if err := d.reset(how); err != nil || how != framework.ResetByBus {
@@ -147,7 +142,6 @@ func (d *device) Info() framework.Info {
 		MaxTxQueues:      d.chip.queues,
 		RxRing:           rule,
 		TxRing:           rule,
-		RxRings:          1,
 		MinMTU:           minMTU,
 		MaxMTU:           maxMTU,
 		Features:         features,
@@ -155,42 +149,21 @@ func (d *device) Info() framework.Info {
 		MaxTSOLen:        framework.MaxPacketLen,
 		MaxTxFragmentLen: d.chip.longest,
 		MaxRxFragments:   framework.MaxFragments,
-		Interrupts:       d.interrupts(),
+		Interrupts:       framework.InterruptChoices(d.bus.Info(), d.chip.vectors),
 		MaxUnicast:       numRAR - 1,
 		MaxMulticast:     maxMulticast,
 		Counters:         statistics.Infos(),
 	}
 }
 
-// interrupts are the kinds that the part has.
-func (d *device) interrupts() []framework.InterruptChoice {
-	most := [3]int{bus.INTx: 1, bus.MSI: 1}
-	if d.chip.msix {
-		most[bus.MSIX] = maxVectors
-	}
-	return framework.InterruptChoices(d.bus.Info(), most)
-}
-
 // Detach leaves the device reset.
-func (d *device) Detach() error {
+func (d *device) Detach() error { return d.quiet(context.Background()) }
+
+// Admin looks whether the device is still there. The one thing that an interrupt
+// announces is a change of the link.
+func (d *device) Admin() framework.Events {
 	if d.gone() {
-		return nil
-	}
-	return d.quiet(context.Background())
-}
-
-// Link reads the status register.
-func (d *device) Link() (framework.Link, error) { return d.link() }
-
-// Admin looks whether the device is still there and what its link does.
-func (d *device) Admin() (e framework.Events) {
-	link, err := d.link()
-	if err != nil {
 		return framework.Events{Gone: true, Reason: "device does not answer"}
 	}
-	was := d.last
-	d.last = link
-	was.Paused = link.Paused // comes and goes with every pause frame
-	e.LinkChanged = link != was
-	return e
+	return framework.Events{LinkChanged: true}
 }

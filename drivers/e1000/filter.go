@@ -5,7 +5,7 @@ import "nicd/framework"
 const (
 	numRAR       = 15   // the sixteenth belongs to management firmware
 	maxMulticast = 1024 // they are hashed: any number works, worse and worse
-	tableWords   = 128
+	tableWords   = 128  // of the multicast and of the VLAN table, each 4096 bits
 )
 
 // SetFilters replaces the receive filters.
@@ -37,7 +37,7 @@ func (d *device) applyFilters() {
 	}
 	if vlans := cfg.Filters.VLANTable(cfg.Features); vlans != nil {
 		rctl |= rctlVFE
-		d.writeTable(regVFTA, vlanTable(vlans))
+		d.writeTable(regVFTA, vlans)
 	}
 	// Writing it stops receive for a second in some emulations (QEMU's e1000).
 	if rctl != d.read(regRCTL) {
@@ -55,29 +55,20 @@ func (d *device) writeRAR(entry int, mac framework.MAC, valid bool) {
 	d.write(regRAH+at, high)
 }
 
-// filterTable is the bits of the multicast or of the VLAN table.
-type filterTable [tableWords]uint32
-
 // writeTable writes a table from its end: what an 82544 writes to an odd word also
 // lands in the even one before it (Linux e1000_set_rx_mode).
-func (d *device) writeTable(reg uint32, t filterTable) {
-	for i := len(t) - 1; i >= 0; i-- {
-		d.write(reg+4*uint32(i), t[i])
+func (d *device) writeTable(reg uint32, bits *[4096 / 64]uint64) {
+	for i := tableWords - 1; i >= 0; i-- {
+		d.write(reg+4*uint32(i), uint32(bits[i/2]>>(i%2*32)))
 	}
-}
-
-func vlanTable(vlans *[4096 / 64]uint64) (table filterTable) {
-	for i := range table {
-		table[i] = uint32(vlans[i/2] >> (i % 2 * 32))
-	}
-	return table
 }
 
 // multicastTable hashes addresses by the twelve bits that RCTL.MO = 0 takes.
-func multicastTable(macs []framework.MAC) (table filterTable) {
+func multicastTable(macs []framework.MAC) *[4096 / 64]uint64 {
+	var table [4096 / 64]uint64
 	for _, m := range macs {
 		hash := (uint32(m[5])<<8 | uint32(m[4])) >> 4 & 0xFFF
-		table[hash>>5] |= 1 << (hash & 31)
+		table[hash/64] |= 1 << (hash % 64)
 	}
-	return table
+	return &table
 }

@@ -79,7 +79,7 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 // That is QEMU before 8.0, and it aborts if the throttling of an MSI-X vector ends
 // by itself after MSI-X has been turned off. No vector is valid meanwhile.
 func (h *hardware) endThrottling() {
-	if !h.chip.msix {
+	if h.chip.vectors[bus.MSIX] == 0 {
 		return
 	}
 	h.write(regIVAR, 0)
@@ -172,8 +172,8 @@ func (h *hardware) wakePHY() error {
 	return err
 }
 
-// link reads the link's state.
-func (h *hardware) link() (framework.Link, error) {
+// Link reads the link's state.
+func (h *hardware) Link() (framework.Link, error) {
 	s := h.read(regSTATUS)
 	if s == bus.Gone {
 		return framework.Link{}, h.fail(bus.ErrGone)

@@ -2,6 +2,7 @@ package e1000
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"nicd/bus"
@@ -17,12 +18,16 @@ type board struct {
 	answers int // so many reads, and then it is gone; 0: no such end
 }
 
+func partOf(id uint16) *chip {
+	return &chips[slices.IndexFunc(chips, func(c chip) bool { return c.id == id })]
+}
+
 func newBoard(id uint16) (*board, *hardware) {
 	b := &board{
 		fakeRegion: fakeRegion{regs: map[uint32]uint32{}, writes: map[uint32]int{}},
 		phy:        map[uint32]uint16{phyControl: phyAutoneg},
 	}
-	return b, &hardware{chip: chipOf(vendorIntel, id), bar: b}
+	return b, &hardware{chip: partOf(id), bar: b}
 }
 
 func (b *board) Read32(off uint32) uint32 {
@@ -146,8 +151,13 @@ func TestMulticastHash(t *testing.T) {
 	// Bits 47:36 of the address, of which the first six bits of the sixth byte
 	// are the highest.
 	table := multicastTable([]framework.MAC{{1, 0, 0x5E, 0, 0x12, 0x34}})
-	if word, bit := uint32(0x341)>>5, uint32(0x341)&31; table[word] != 1<<bit {
+	if word, bit := uint32(0x341)/64, uint32(0x341)%64; table[word] != 1<<bit {
 		t.Errorf("word %d is %#x", word, table[word])
+	}
+	_, h := newBoard(id82574L)
+	(&device{hardware: *h}).writeTable(regMTA, table)
+	if word, bit := uint32(0x341)>>5, uint32(0x341)&31; h.read(regMTA+4*word) != 1<<bit || h.read(regMTA+4*(word^1)) != 0 {
+		t.Errorf("register %d is %#x", word, h.read(regMTA+4*word))
 	}
 }
 

@@ -5,9 +5,6 @@ import (
 	"nicd/framework"
 )
 
-// maxVectors is how many MSI-X vectors the 82574 has.
-const maxVectors = 5
-
 // bits are a vector's causes in ICR, IMS and IMC.
 func (r *run) bits(v *framework.Vector) (bits uint32) {
 	if r.cfg.Interrupts.Kind != bus.MSIX {

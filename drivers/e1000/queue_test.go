@@ -64,7 +64,7 @@ const (
 
 func newBench(t testing.TB, id uint16) *bench {
 	t.Helper()
-	chip := chipOf(vendorIntel, id)
+	chip := partOf(id)
 	dma := &heapDMA{mem: bus.HeapMemory(1 << 20)}
 	b := &bench{
 		t:      t,

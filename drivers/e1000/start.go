@@ -2,7 +2,6 @@ package e1000
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 
 	"nicd/bus"
@@ -163,16 +162,9 @@ func (d *device) writeRxChecksum(r *run) {
 }
 
 func (d *device) writeRSS(rss *framework.RSS) {
-	for i := 0; i < len(rss.Key); i += 4 {
-		d.write(regRSSRK+uint32(i), binary.LittleEndian.Uint32(rss.Key[i:]))
-	}
-	for i := 0; i < len(rss.Indirection); i += 4 {
-		var four uint32
-		for j := range 4 {
-			four |= uint32(rss.Indirection[i+j]) << retaBit << (8 * j)
-		}
-		d.write(regRETA+uint32(i), four)
-	}
+	key, table := rss.KeyWords(), rss.TableWords(retaBit)
+	framework.WriteWords(d.bar, regRSSRK, key[:])
+	framework.WriteWords(d.bar, regRETA, table[:])
 }
 
 func (d *device) newRxQueue(r *run, index int, size uint32) (*rxQueue, error) {
@@ -192,15 +184,12 @@ func (d *device) newRxQueue(r *run, index int, size uint32) (*rxQueue, error) {
 	}, nil
 }
 
-// Stop resets the device, which ends DMA. One that is gone does none.
+// Stop resets the device, which ends DMA.
 func (d *device) Stop(ctx context.Context) error {
 	if !d.running {
 		return nil
 	}
 	d.running = false
-	if d.gone() {
-		return nil
-	}
 	return d.quiet(ctx)
 }
 
@@ -226,11 +215,8 @@ func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 	return framework.EffectOf(now, &next), nil
 }
 
-// Apply writes the registers that hold settings.
+// Apply writes the registers that hold settings. Plan has checked them.
 func (d *device) Apply(next framework.Settings) error {
-	if err := check(&next); err != nil {
-		return err
-	}
 	r := d.run
 	was := r.cfg.Settings
 	r.cfg.Settings = next
