@@ -89,12 +89,25 @@ const pollEvery = 20 * time.Microsecond
 // limit, and returns what it read last. It ends at once when the device is gone.
 // It sleeps: it is for the control path.
 func Await(r Region, offset, mask, want uint32, limit time.Duration) (value uint32, ok bool) {
+	Until(limit, func() bool {
+		value = r.Read32(offset)
+		ok = value != Gone && value&mask == want
+		return ok || value == Gone
+	})
+	return value, ok
+}
+
+// Until calls done until it is true, for at most limit, and tells whether it was: a
+// wait for a narrow register, or for a word of memory that the device writes. It
+// looks at least once, sleeps in between and is for the control path. Nobody writes
+// memory for a device that is gone: done has to look whether it is.
+func Until(limit time.Duration, done func() bool) bool {
 	for end := time.Now().Add(limit); ; time.Sleep(pollEvery) {
-		if value = r.Read32(offset); value != Gone && value&mask == want {
-			return value, true
+		if done() {
+			return true
 		}
-		if value == Gone || time.Now().After(end) {
-			return value, false
+		if time.Now().After(end) {
+			return false
 		}
 	}
 }

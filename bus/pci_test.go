@@ -121,3 +121,13 @@ func TestAwait(t *testing.T) {
 		t.Errorf("with no time: %#x, %v", v, ok)
 	}
 }
+
+func TestUntil(t *testing.T) {
+	turns := 0
+	if !Until(time.Minute, func() bool { turns++; return turns == 3 }) || turns != 3 {
+		t.Errorf("%d turns", turns)
+	}
+	if turns = 0; Until(-time.Second, func() bool { turns++; return false }) || turns != 1 {
+		t.Errorf("after the limit: %d turns, want one look", turns)
+	}
+}

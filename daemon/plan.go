@@ -133,8 +133,8 @@ func descriptors(wanted int, rule framework.RingRule) (int, error) {
 	if wanted == 0 {
 		return rule.Default, nil
 	}
-	if wanted < rule.Min || wanted > rule.Max || rule.Multiple > 1 && wanted%rule.Multiple != 0 {
-		return 0, fmt.Errorf("takes %d to %d in steps of %d, not %d", rule.Min, rule.Max, max(1, rule.Multiple), wanted)
+	if !rule.Allows(wanted) {
+		return 0, fmt.Errorf("takes %v, not %d", rule, wanted)
 	}
 	return wanted, nil
 }

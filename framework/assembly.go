@@ -56,6 +56,19 @@ func (a *Assembly) Append(b Buffer, n, limit uint32) (kept bool) {
 	return n > 0 && a.Add(b, n)
 }
 
+// Strip takes n bytes off the packet's start, which is all that has been added so
+// far: what the device writes in front of a frame. A packet that is not longer than
+// that is a bad one.
+func (a *Assembly) Strip(n uint32) {
+	if a.n != 1 || a.frags[0].Len <= n {
+		a.Fail(DropDevice)
+		return
+	}
+	a.frags[0].Offset += n
+	a.frags[0].Len -= n
+	a.Packet.Len -= n
+}
+
 // Fail makes the packet a bad one. The first reason stands.
 func (a *Assembly) Fail(why DropReason) {
 	if a.Packet.Error == NoDrop {

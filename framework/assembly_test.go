@@ -1,6 +1,9 @@
 package framework
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestAssembly(t *testing.T) {
 	dst := NewBatch(4, MaxFragments)
@@ -122,5 +125,32 @@ func TestAssemblyCoalesce(t *testing.T) {
 	empty.Coalesce(buffers, 3, 100, longest)
 	if empty.Packet.Flags != 0 {
 		t.Error("a packet of nothing was merged")
+	}
+}
+
+func TestStripTakesWhatPrecedesTheFrame(t *testing.T) {
+	const header = 12
+	var a Assembly
+	batch := NewBatch(4, 8)
+	a.Append(3, 112, 2048)
+	a.Strip(header)
+	a.Append(4, 50, 2048)
+	a.Deliver(batch)
+	p, want := batch.Packets[0], []Fragment{{3, RxOffset + header, 100}, {4, RxOffset, 50}}
+	if p.Len != 150 || p.Error != NoDrop || !slices.Equal(batch.Fragments(0), want) {
+		t.Errorf("packet %+v of %v, want %v", p, batch.Fragments(0), want)
+	}
+	for _, n := range []uint32{1, header} { // no header, or nothing behind it
+		a.Append(5, n, 2048)
+		a.Strip(header)
+		a.Deliver(batch)
+	}
+	for _, p := range batch.Packets[1:] {
+		if p.Error != DropDevice || p.Frags != 1 {
+			t.Errorf("packet %+v of no frame", p)
+		}
+	}
+	if len(batch.Packets) != 3 {
+		t.Errorf("%d packets", len(batch.Packets))
 	}
 }

@@ -58,7 +58,8 @@ type CounterInfo struct {
 	Bad  bool // a sign of trouble when it is not zero
 }
 
-// RingRule is what a device demands of the number of descriptors in a ring.
+// RingRule is what a device demands of the number of descriptors in a ring. Multiple
+// is what the number is a multiple of, 0 or 1 if it can be any, or PowersOfTwo.
 type RingRule struct {
 	Min, Max, Multiple, Default int
 }
@@ -71,6 +72,11 @@ type Config struct {
 	Buffers                      *Buffers
 	Interrupts                   VectorPlan
 	Filters                      Filters
+	// Fire makes a vector fire as if the device had. It is for the Unmask of a
+	// device that does not interrupt by itself for what came while the vector was
+	// masked, as a virtio device does not whose driver moves the event index: that
+	// looks once more, and fires. Any goroutine may call it between Start and Stop.
+	Fire func(vector int)
 }
 
 // VectorPlan says which vector serves what. Queue indexes RxVector and TxVector.

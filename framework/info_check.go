@@ -78,8 +78,9 @@ func (i *Info) checkTexts() error {
 
 // check says what makes no sense in a rule for rings of a kind.
 func (r RingRule) check(what string) error {
-	if r.Min < 1 || r.Max < r.Min || r.Max > maxInfoRing || r.Multiple < 0 || r.Multiple > r.Max ||
-		r.Default < r.Min || r.Default > r.Max {
+	if r.Min < 1 || r.Max < r.Min || r.Max > maxInfoRing || r.Multiple < PowersOfTwo || r.Multiple > r.Max ||
+		r.Default < r.Min || r.Default > r.Max ||
+		r.Multiple == PowersOfTwo && !(r.Allows(r.Min) && r.Allows(r.Max) && r.Allows(r.Default)) {
 		return fmt.Errorf("%w: %s rings of %d to %d descriptors in steps of %d, usually %d",
 			ErrInfo, what, r.Min, r.Max, r.Multiple, r.Default)
 	}

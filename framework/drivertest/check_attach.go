@@ -81,9 +81,8 @@ func attachInfo(t *c) {
 	sane(i.MAC != framework.MAC{} && i.MAC[0]&1 == 0, "permanent address %v", i.MAC)
 	sane(i.MaxRxQueues >= 1 && i.MaxTxQueues >= 1 && i.MaxRxQueues <= 64 && i.MaxTxQueues <= 64, "%d+%d queues", i.MaxRxQueues, i.MaxTxQueues)
 	for name, r := range map[string]framework.RingRule{"receive": i.RxRing, "transmit": i.TxRing} {
-		m := max(r.Multiple, 1)
 		sane(r.Min >= 2 && r.Min <= r.Default && r.Default <= r.Max, "%s ring of %+v", name, r)
-		sane(r.Min%m == 0 && r.Max%m == 0 && r.Default%m == 0, "%s ring of %+v: not multiples", name, r)
+		sane(r.Allows(r.Min) && r.Allows(r.Max) && r.Allows(r.Default), "%s rings of %v: not so Min, Max or Default", name, r)
 	}
 	sane(i.MinMTU > 0 && i.MinMTU <= 1500 && i.MaxMTU >= 1500, "MTU from %d to %d", i.MinMTU, i.MaxMTU)
 	sane(i.Features&^framework.AllFeatures == 0, "unknown features %b", i.Features)

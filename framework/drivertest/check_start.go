@@ -167,7 +167,7 @@ func startRings(t *c) {
 	n := t.net(on{Options: rig.Options{Stopped: true, Buffers: 12000, Config: oneQueue}})
 	for _, size := range []func(framework.RingRule) int{
 		func(r framework.RingRule) int { return r.Min },
-		func(r framework.RingRule) int { return r.Min + max(r.Multiple, 1) },
+		func(r framework.RingRule) int { return r.Above(r.Min) },
 		func(r framework.RingRule) int { return r.Default },
 		func(r framework.RingRule) int { return r.Max },
 	} {

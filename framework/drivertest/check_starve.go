@@ -189,7 +189,7 @@ func starvePort(t *c) {
 	rings := []int{s.plan.RxDescriptors, s.info.RxRing.Min, 3 * stackRx / 2}
 	next := 0
 	for _, n := range rings {
-		n = max(n-n%max(s.info.RxRing.Multiple, 1), s.info.RxRing.Min)
+		n = s.info.RxRing.Fit(n)
 		s.change(func(p *engine.Plan) { p.RxDescriptors, p.MTU = n, min(9000, s.info.MaxMTU) })
 		t.starveRing(s, &next)
 	}

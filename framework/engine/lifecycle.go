@@ -77,6 +77,7 @@ func (e *Engine) config(p *Plan) framework.Config {
 		Buffers:    e.opts.Buffers,
 		Interrupts: p.Interrupts,
 		Filters:    fitFilters(p.Filters, &e.info),
+		Fire:       e.fire,
 	}
 }
 

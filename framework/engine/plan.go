@@ -62,8 +62,8 @@ func (e *Engine) checkPlan(p *Plan) error {
 }
 
 func checkRing(what string, n int, r framework.RingRule) error {
-	if n < r.Min || r.Max > 0 && n > r.Max || r.Multiple > 1 && n%r.Multiple != 0 || n < 2 {
-		return fmt.Errorf("%w: %d %s descriptors; they are %d to %d in steps of %d", ErrPlan, n, what, r.Min, r.Max, max(r.Multiple, 1))
+	if !r.Allows(n) || n < 2 {
+		return fmt.Errorf("%w: %d %s descriptors; they are %v", ErrPlan, n, what, r)
 	}
 	return nil
 }

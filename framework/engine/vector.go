@@ -60,6 +60,14 @@ func (v *vector) fire() {
 	v.release()
 }
 
+// fire is framework.Config.Fire. The vectors are there from before Start until after
+// Stop.
+func (e *Engine) fire(vector int) {
+	if vector >= 0 && vector < len(e.events) {
+		e.events[vector].Signal()
+	}
+}
+
 // release unmasks the vector if none of its tasks is busy.
 func (v *vector) release() {
 	v.mu.Lock()

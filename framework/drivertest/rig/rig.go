@@ -293,14 +293,22 @@ func (r *Rig) defaultConfig(kind *bus.InterruptKind) framework.Config {
 	c := framework.Config{
 		Settings: framework.Settings{MTU: 1500, MAC: MAC, Features: r.Info.Features, RSS: framework.RSS{Key: Key}},
 		RxQueues: queues, TxQueues: queues,
-		RxDescriptors: 64, TxDescriptors: 64,
+		RxDescriptors: r.Info.RxRing.Fit(64), TxDescriptors: r.Info.TxRing.Fit(64),
 		Buffers:    r.Buffers,
 		Interrupts: Plan(choice, queues),
+		Fire:       r.fire,
 	}
 	for i := range c.RSS.Indirection {
 		c.RSS.Indirection[i] = uint8(i % queues)
 	}
 	return c
+}
+
+// fire is framework.Config.Fire.
+func (r *Rig) fire(vector int) {
+	if vector >= 0 && vector < len(r.Events) {
+		r.Events[vector].Signal()
+	}
 }
 
 // Plan gives each queue pair a vector and the last one to admin events, if there
