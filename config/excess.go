@@ -12,24 +12,35 @@ import (
 // print 1e99999999 takes minutes. So the tokens are looked at first.
 const (
 	maxNesting   = 64   // brackets, quotes and templates in one another
-	maxOperators = 4096 // in all: chains of !, - and ?: recurse too
+	maxOperators = 4096 // in all: chains of !, -, ?: and %{if} recurse too
 	maxDigits    = 64   // of a number
 	maxExponent  = 3    // digits of its exponent
 )
 
+// closer is what ends that which a token begins.
+var closer = map[hclsyntax.TokenType]hclsyntax.TokenType{
+	hclsyntax.TokenOBrace:          hclsyntax.TokenCBrace,
+	hclsyntax.TokenOBrack:          hclsyntax.TokenCBrack,
+	hclsyntax.TokenOParen:          hclsyntax.TokenCParen,
+	hclsyntax.TokenOQuote:          hclsyntax.TokenCQuote,
+	hclsyntax.TokenOHeredoc:        hclsyntax.TokenCHeredoc,
+	hclsyntax.TokenTemplateInterp:  hclsyntax.TokenTemplateSeqEnd,
+	hclsyntax.TokenTemplateControl: hclsyntax.TokenTemplateSeqEnd,
+}
+
 // excess finds the first thing in a source that the parser should not be given.
 func excess(src []byte, filename string) (at hcl.Range, what string) {
 	tokens, _ := hclsyntax.LexConfig(src, filename, hcl.InitialPos)
-	depth, operators := 0, 0
+	var open []hclsyntax.TokenType // what ends those that are open
+	operators := 0
 	for _, t := range tokens {
+		if c, ok := closer[t.Type]; ok {
+			open = append(open, c)
+		} else if n := len(open); n > 0 && open[n-1] == t.Type {
+			open = open[:n-1] // one that closes nothing makes no room: the parser goes on behind it
+		}
 		switch t.Type {
-		case hclsyntax.TokenOBrace, hclsyntax.TokenOBrack, hclsyntax.TokenOParen, hclsyntax.TokenOQuote,
-			hclsyntax.TokenOHeredoc, hclsyntax.TokenTemplateInterp, hclsyntax.TokenTemplateControl:
-			depth++
-		case hclsyntax.TokenCBrace, hclsyntax.TokenCBrack, hclsyntax.TokenCParen, hclsyntax.TokenCQuote,
-			hclsyntax.TokenCHeredoc, hclsyntax.TokenTemplateSeqEnd:
-			depth--
-		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion:
+		case hclsyntax.TokenBang, hclsyntax.TokenMinus, hclsyntax.TokenQuestion, hclsyntax.TokenTemplateControl:
 			operators++
 		case hclsyntax.TokenNumberLit:
 			_, exponent, _ := strings.Cut(strings.ToLower(string(t.Bytes)), "e")
@@ -37,7 +48,7 @@ func excess(src []byte, filename string) (at hcl.Range, what string) {
 				return t.Range, "this number is beyond all ranges"
 			}
 		}
-		if depth > maxNesting || operators > maxOperators {
+		if len(open) > maxNesting || operators > maxOperators {
 			return t.Range, "this is nested deeper than any config"
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"unicode/utf8"
@@ -31,7 +32,7 @@ func Default(v Vocabulary) (*Config, error) { return Parse(DefaultName, []byte(d
 // Load reads and checks a file. An error is Diagnostics, or says in one line why
 // the file can't be read.
 func Load(path string, v Vocabulary) (*Config, error) {
-	src, err := os.ReadFile(path)
+	src, err := read(path)
 	if err != nil {
 		var pe *fs.PathError
 		if errors.As(err, &pe) {
@@ -42,13 +43,24 @@ func Load(path string, v Vocabulary) (*Config, error) {
 	return Parse(path, src, v)
 }
 
+// read reads a file as far as it takes to see that it is too long for a config: it
+// may be a disk, or have no end.
+func read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxSource+1))
+}
+
 // Parse checks a config's text. The name of the file is for messages and for
 // paths in it, which are relative to its directory. An error is Diagnostics and
 // has every problem found.
 func Parse(filename string, src []byte, v Vocabulary) (*Config, error) {
 	d := &decoder{filename: filename, src: src, vocabulary: v}
 	if len(src) > maxSource {
-		d.problems = Diagnostics{{File: filename, Text: fmt.Sprintf("a config has at most %d bytes, this has %d", maxSource, len(src))}}
+		d.problems = Diagnostics{{File: filename, Text: fmt.Sprintf("a config has at most %d bytes, this has more", maxSource)}}
 		return nil, d.problems
 	}
 	if at := notText(src); at >= 0 {

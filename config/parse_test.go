@@ -109,6 +109,22 @@ interface "x" {
 	}
 }
 
+// A file that is no config by its size is not read to its end.
+func TestLoadEndless(t *testing.T) {
+	sparse := filepath.Join(t.TempDir(), "nicd.hcl")
+	if err := os.WriteFile(sparse, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(sparse, 8<<40); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{sparse, "/dev/zero"} {
+		if _, err := Load(path, Vocabulary{}); err == nil || !strings.Contains(err.Error(), "at most 262144 bytes") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 func TestProblemsWithoutAPlace(t *testing.T) {
 	_, err := Parse("n.hcl", nil, Vocabulary{})
 	if err == nil || err.Error() != "n.hcl: there is no interface in the config" {
@@ -164,6 +180,16 @@ func TestDeepNestingIsNoCrash(t *testing.T) {
 		src := "a = " + strings.Repeat(piece, maxSource/2/len(piece))
 		if _, err := Parse("n.hcl", []byte(src), Vocabulary{}); err == nil {
 			t.Errorf("%q nested is accepted", piece)
+		}
+	}
+}
+
+// Brackets that close nothing make no room for others: the parser skips them.
+func TestClosedBeforeIsNoCrash(t *testing.T) {
+	for _, pair := range []string{"[]", "()", "{}"} {
+		src := "a = " + strings.Repeat(pair[1:], maxSource/4) + "\nb = " + strings.Repeat(pair[:1], maxSource/4)
+		if _, err := Parse("n.hcl", []byte(src), Vocabulary{}); err == nil || !strings.Contains(err.Error(), "nested deeper") {
+			t.Errorf("%q: %v", pair, err)
 		}
 	}
 }
