@@ -27,11 +27,15 @@ const (
 	ipv6NextAt      = 6
 	ipv6AddressesAt = 8
 
+	longestIPv4   = 65535 // RFC 791 section 3.1; IPv6's length does not count its header
+
 	protocolTCP   = 6
 	tcpFlagsAt    = 13
 	tcpCWR        = 0x80
 	tcpChecksumAt = 16 // RFC 9293 section 3.1
-	udpChecksumAt = 6  // RFC 768
+	udpLengthAt   = 4  // RFC 768
+	udpChecksumAt = 6
+	udpHeaderLen  = 8
 )
 
 // CWR tells whether the TCP header at offset l4 has CWR set.
@@ -102,7 +106,7 @@ func segment(p *framework.Packet) {
 
 func turnCoalesced(p *framework.Packet, first []byte, mtu int) Result {
 	h, err := gso.Parse(first)
-	if err != nil || int(h.L4Offset)+tcpChecksumAt+2 > int(h.HeaderLen) {
+	if err != nil || int(h.L4Offset)+tcpChecksumAt+2 > int(h.HeaderLen) || first[h.L3Offset]>>4 == 4 && p.Len-uint32(h.L3Offset) > longestIPv4 {
 		p.Segments, p.SegmentSize = 0, 0
 		return Opaque // UDP has no such place: what a device merges is TCP
 	}
@@ -164,7 +168,9 @@ func seed(p *framework.Packet, first []byte, h *gso.Params, length int) {
 // Vouch makes the verified checksum of an ordinary TCP or UDP packet one to be
 // filled in, which says the same to a receiver that has no other way to be told:
 // the checksum need not be looked at. It must come before Turn. Packets that are
-// not of that kind, or have bytes behind the IP packet, stay as they are.
+// not of that kind stay as they are, and so do those that have bytes behind the IP
+// packet, or behind what UDP counts of it (RFC 9868): what is filled in is the sum
+// to the end.
 func Vouch(p *framework.Packet, first []byte) {
 	const not = framework.Coalesced | framework.SoftwareCoalesced | framework.ChecksumPartial
 	if p.Flags&framework.ChecksumVerified == 0 || p.Flags&not != 0 {
@@ -182,9 +188,15 @@ func Vouch(p *framework.Packet, first []byte) {
 	if int(h.L3Offset)+length != int(p.Len) {
 		return
 	}
-	at := h.L4Offset + udpChecksumAt
-	if ip[0]>>4 == 4 && h.HeaderLen == h.L4Offset+8 && binary.BigEndian.Uint16(first[at:]) == 0 {
-		return // UDP without a checksum has none to fill in
+	length -= int(h.L4Offset - h.L3Offset)
+	if h.HeaderLen == h.L4Offset+udpHeaderLen && !wholeUDP(first[h.L4Offset:], length) {
+		return
 	}
-	seed(p, first, &h, length-int(h.L4Offset-h.L3Offset))
+	seed(p, first, &h, length)
+}
+
+// wholeUDP tells whether a UDP header's checksum is that of all of the IP packet's
+// payload. There may be none, over IPv6 too (RFC 6935).
+func wholeUDP(header []byte, length int) bool {
+	return binary.BigEndian.Uint16(header[udpChecksumAt:]) != 0 && int(binary.BigEndian.Uint16(header[udpLengthAt:])) == length
 }
