@@ -27,7 +27,7 @@ const (
 	ipv6NextAt      = 6
 	ipv6AddressesAt = 8
 
-	longestIPv4   = 65535 // RFC 791 section 3.1; IPv6's length does not count its header
+	longestIPv4 = 65535 // RFC 791 section 3.1; IPv6's length does not count its header
 
 	protocolTCP   = 6
 	tcpFlagsAt    = 13
