@@ -23,12 +23,13 @@ import (
 type Event struct {
 	file *os.File
 	raw  syscall.RawConn
-	// take and wait are the callbacks of Take and Wait, made once so that those
-	// do not allocate.
-	take, wait func(fd uintptr) bool
-	count      uint64 // what they read
-	failed     error  // why wait could not
-	closed     atomic.Bool
+	// take, wait and signal are the callbacks of Take, Wait and Signal, made once
+	// so that those do not allocate.
+	take, wait, signal func(fd uintptr) bool
+
+	count  counter // what take and wait read
+	failed error   // why they could not
+	closed atomic.Bool
 
 	mu    sync.Mutex // guards watch: Close may come from any goroutine
 	watch watch
@@ -47,38 +48,55 @@ func NewEvent() (*Event, error) {
 // event. The descriptor must be non-blocking; O_NONBLOCK belongs to the open
 // file, so it is if its maker made it so.
 func OpenEvent(fd int) *Event {
-	e := &Event{file: os.NewFile(uintptr(fd), "eventfd")}
+	e := &Event{file: os.NewFile(uintptr(fd), "eventfd"), signal: addOne}
 	e.raw, _ = e.file.SyscallConn() // fails for a nil file only
+	e.count.init()
 	e.take = func(fd uintptr) bool {
-		if readCounter(fd, &e.count) != nil {
-			e.count = 0
-		}
+		e.failed = e.count.read(fd)
 		return true
 	}
 	e.wait = func(fd uintptr) bool {
-		e.failed = readCounter(fd, &e.count)
+		e.failed = e.count.read(fd)
 		return e.failed != unix.EAGAIN
 	}
 	return e
 }
 
-// Signal adds one to the count and wakes the waiter. It never blocks: a count
-// that is already at its maximum, which a peer with the same descriptor can
-// cause, is signalled enough.
-func (e *Event) Signal() { _ = e.raw.Write(signal) }
+// TrustPeers says that whoever else has the descriptor leaves it non-blocking, as
+// nicd does with those that it gives to a plugin. Signal is cheaper then. It comes
+// before the first Signal.
+func (e *Event) TrustPeers() { e.signal = addOneUntold }
 
-func signal(fd uintptr) bool {
-	addOne(fd)
-	return true // one try: never wait until it can be written
+// Signal adds one to the count and wakes the waiter. It does not block: a count
+// that is already at its maximum, which a peer with the same descriptor can
+// cause, is signalled enough. Only with a peer who makes the descriptor blocking,
+// too, the caller is held until someone takes the count, Unjam or Close.
+func (e *Event) Signal() { _ = e.raw.Write(e.signal) }
+
+// Unjam lets go of who is held in Signal by a peer. The event stays signalled, and
+// one that no peer made blocking stays as it is. Any goroutine may call it.
+func (e *Event) Unjam() { _ = e.raw.Control(unjam) }
+
+func unjam(fd uintptr) {
+	flags, err := unix.FcntlInt(fd, unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_NONBLOCK != 0 {
+		return
+	}
+	_ = unix.SetNonblock(int(fd), true)
+	var c counter
+	c.init()
+	if c.read(fd) == nil {
+		addOne(fd)
+	}
 }
 
 // Take returns the count, which may be zero, and sets it to zero. It does not
 // wait.
 func (e *Event) Take() uint64 {
-	if e.raw.Read(e.take) != nil {
+	if e.raw.Read(e.take) != nil || e.failed != nil {
 		return 0
 	}
-	return e.count
+	return e.count.value
 }
 
 // Wait returns the count and sets it to zero, waiting until it is not zero, ctx
@@ -87,7 +105,7 @@ func (e *Event) Wait(ctx context.Context) (uint64, error) {
 	e.watchContext(ctx)
 	switch err := e.raw.Read(e.wait); {
 	case err == nil && e.failed == nil:
-		return e.count, nil
+		return e.count.value, nil
 	case err == nil:
 		return 0, fmt.Errorf("eventfd: %w", e.failed)
 	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
@@ -150,5 +168,6 @@ func (e *Event) Close() error {
 	defer e.mu.Unlock()
 	e.endWatch()
 	e.closed.Store(true)
+	e.Unjam() // or closing waits for who is held
 	return e.file.Close()
 }

@@ -147,3 +147,19 @@ func TestEventFileStaysNonBlocking(t *testing.T) {
 		t.Errorf("flags %#x, %v", flags, err)
 	}
 }
+
+// What one side has signalled is the other's to take, also when it closes its
+// descriptor.
+func TestEventCloseKeepsTheCount(t *testing.T) {
+	e := newEvent(t)
+	fd, err := unix.Dup(int(e.File().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := OpenEvent(fd)
+	other.Signal()
+	other.Close()
+	if n := e.Take(); n != 1 {
+		t.Errorf("Take = %d, want 1", n)
+	}
+}

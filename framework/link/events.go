@@ -40,6 +40,16 @@ func (ev Events) Close() {
 	}
 }
 
+// unjam lets go of who is held by an engine that made an event blocking.
+func (ev Events) unjam() {
+	for _, e := range ev.Host {
+		e.Unjam()
+	}
+	for _, e := range ev.Engine {
+		e.Unjam()
+	}
+}
+
 // Files are the descriptors to pass to another process, the host's first. They
 // stay the events'.
 func (ev Events) Files() []*os.File {
@@ -53,11 +63,14 @@ func (ev Events) Files() []*os.File {
 	return files
 }
 
-// EventsOf takes over descriptors in the order of Files.
+// EventsOf takes over descriptors in the order of Files, of a host that is trusted
+// not to make them blocking.
 func EventsOf(fds []int) Events {
 	var ev Events
 	for i, fd := range fds {
-		if e := bus.OpenEvent(fd); i < len(fds)/2 {
+		e := bus.OpenEvent(fd)
+		e.TrustPeers()
+		if i < len(fds)/2 {
 			ev.Host = append(ev.Host, e)
 		} else {
 			ev.Engine = append(ev.Engine, e)

@@ -168,6 +168,7 @@ func (h *Host) Start(r Receiver) error {
 // more. Senders are refused until the next Start.
 func (h *Host) Stop() {
 	h.state.CompareAndSwap(hostRunning, hostStopping)
+	h.Events().unjam()
 	h.wakeReceivers()
 	h.joined.Wait()
 	h.state.Store(hostStopped)

@@ -33,6 +33,10 @@ type hostQueue struct {
 	starts   []bool // by slot of tx: a packet begins there. The ring itself is the engine's to write
 	txReturn bufferReader
 	returned [returnBatch]framework.Buffer // scratch
+	// foreign counts buffers with the engine that are not of txPool: received ones
+	// that the port sent, and another queue's. Nobody here asks for them, and somebody
+	// elsewhere waits. It changes with mu held.
+	foreign atomic.Int32
 
 	freeMu sync.Mutex
 	free   []framework.Buffer // transmit buffers, last in first out
@@ -129,7 +133,21 @@ func (q *hostQueue) send(b *framework.Batch) (n int, wake bool, v *Violation) {
 		q.counters.refused.Add(1)
 		q.needRoom()
 	}
+	if v == nil {
+		v = q.fetchForeign()
+	}
 	return n, q.tx.unpublished() && q.tx.publish(), v
+}
+
+// fetchForeign sends foreign buffers home that the engine has given back, and asks it
+// to signal when it gives back more. With mu held.
+func (q *hostQueue) fetchForeign() *Violation {
+	for q.foreign.Load() > 0 && q.txReturn.arm() {
+		if v := q.reclaim(); v != nil {
+			return v
+		}
+	}
+	return nil
 }
 
 // fill writes packets of b until the ring is full.
@@ -192,8 +210,15 @@ func (q *hostQueue) takes(p *framework.Packet, frags []framework.Fragment) bool 
 	if sum != p.Len {
 		return false
 	}
-	_, ok := q.host.owners.claim(frags, ownerPort, ownerEngine)
-	return ok
+	if _, ok := q.host.owners.claim(frags, ownerPort, ownerEngine); !ok {
+		return false
+	}
+	for i := range frags {
+		if !q.txPool.has(frags[i].Buffer) {
+			q.foreign.Add(1)
+		}
+	}
+	return true
 }
 
 // drop takes the buffers of a malformed packet back, as far as they are the
@@ -293,7 +318,9 @@ func (q *hostQueue) settleTx(bufs []framework.Buffer, from owner) int {
 func (q *hostQueue) reclaim() *Violation {
 	for left := int(q.txReturn.mask) + 1; left > 0; {
 		n, v := q.txReturn.read(q.returned[:])
-		if done := q.host.settle(q.returned[:n], ownerEngine, q); done < n {
+		done := q.host.settle(q.returned[:n], ownerEngine, q)
+		q.countHome(q.returned[:done])
+		if done < n {
 			at := q.txReturn.head - uint32(n-done)
 			return q.txReturn.violation(RuleOwner, at, uint64(q.returned[done]))
 		}
@@ -303,6 +330,18 @@ func (q *hostQueue) reclaim() *Violation {
 		left -= n
 	}
 	return nil
+}
+
+// countHome notes that buffers are not with the engine any more. With mu held.
+func (q *hostQueue) countHome(bufs []framework.Buffer) {
+	if q.foreign.Load() == 0 {
+		return
+	}
+	for _, b := range bufs {
+		if !q.txPool.has(b) {
+			q.foreign.Store(max(q.foreign.Load()-1, 0)) // the engine may return what was never sent
+		}
+	}
 }
 
 // needRoom notes that a sender was refused for want of ring entries, and asks the
@@ -325,7 +364,10 @@ func (q *hostQueue) needBuffers() {
 	}
 }
 
-func (q *hostQueue) wanted() bool { return q.wantRoom.Load() || q.wantBuffers.Load() }
+// wanted tells whether the receiver has to look at what the engine gave back.
+func (q *hostQueue) wanted() bool {
+	return q.wantRoom.Load() || q.wantBuffers.Load() || q.foreign.Load() > 0
+}
 
 // retry tells whether a refused sender can go on, and forgets it if so.
 func (q *hostQueue) retry() (bool, *Violation) {
@@ -348,7 +390,7 @@ func (q *hostQueue) retry() (bool, *Violation) {
 	if q.wantBuffers.Load() {
 		q.needBuffers()
 	}
-	return ready, nil
+	return ready, q.fetchForeign()
 }
 
 func (q *hostQueue) hasFree() bool {
@@ -365,6 +407,7 @@ func (q *hostQueue) reset() {
 	if again {
 		q.counters.dropped.Add(q.waiting())
 	}
+	q.foreign.Store(0)
 	q.rx = newPacketReader(arena, l, q.index, ringRx, q.host.buffers)
 	q.rxReturn = newBufferWriter(arena, l, q.index, ringRxReturn)
 	q.tx = newPacketWriter(arena, l, q.index, ringTx)
