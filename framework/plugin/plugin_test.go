@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -72,6 +73,17 @@ func misbehave(mode string) {
 		fmt.Fprintln(os.Stderr, `{"@level":"info","@message":"in hclog's words","@timestamp":"2026-01-01"}`)
 		fmt.Fprintln(os.Stderr, `panic: half a rec{ord`)
 		fmt.Fprintln(os.Stderr, strings.Repeat("x", 3*maxLine))
+	case "deaf":
+		// A handshake, and nobody who answers behind it.
+		l, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "deaf"))
+		if err != nil {
+			fail(exitFailure, "%v", err)
+		}
+		fmt.Printf("1|1|unix|%s|grpc|\n", l.Addr())
+		select {}
+	case "absent":
+		fmt.Printf("1|1|unix|%s|grpc|\n", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "absent"))
+		select {}
 	case "child":
 		c := exec.Command("/bin/sleep", "1000")
 		c.Stderr = os.Stderr
@@ -96,24 +108,28 @@ func misbehave(mode string) {
 			return nil, bus.Info{}, fmt.Errorf("%s: device 8086:100e: %w", a.name, framework.ErrNotOurs)
 		}
 	}
-	serve(testDriver{chatty: mode == "chatty"}, a)
+	serve(testDriver{mode}, a)
 }
 
 // testDriver describes itself; the engine under test does without a device.
-type testDriver struct{ chatty bool }
+type testDriver struct{ mode string }
 
 // stdout as it was before go-plugin replaced it.
 var stdout = os.Stdout
 
 func (d testDriver) Describe() framework.Description {
-	if d.chatty {
+	if d.mode == "chatty" {
 		for range 500 {
 			fmt.Fprintln(stdout, "direct "+strings.Repeat("talk ", 100))
 			fmt.Fprintln(os.Stdout, "detour "+strings.Repeat("talk ", 100))
 		}
 	}
+	version := "1.2"
+	if d.mode == "unprintable" {
+		version = "\x1b[2J"
+	}
 	return framework.Description{
-		Name: "testnic", Version: "1.2", IDs: []framework.DeviceID{{Vendor: 0x1234, Device: 0x5678, Name: "Test NIC"}},
+		Name: "testnic", Version: version, IDs: []framework.DeviceID{{Vendor: 0x1234, Device: 0x5678, Name: "Test NIC"}},
 		Quirks: []framework.Declaration{
 			framework.LROOwnerQuirk.Is(framework.LROHardwareOnly, framework.Match{MinRevision: 2, Mode: "passthrough"}, "test"),
 		},

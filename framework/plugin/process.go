@@ -115,8 +115,9 @@ func Start(ctx context.Context, o Options) (*Process, error) {
 	defer theirs.Close()
 	p.sum = sum
 	if err := p.launch(ctx, o, exe, theirs); err != nil {
+		died := p.diesByItself(ctx)
 		p.abandon()
-		return nil, p.startError(ctx, o, err)
+		return nil, p.startError(ctx, o, err, died)
 	}
 	return p, nil
 }
@@ -256,9 +257,25 @@ func (p *Process) describe(ctx context.Context) error {
 	})
 }
 
-// startError says in the operator's terms why a plugin did not start.
-func (p *Process) startError(ctx context.Context, o Options, err error) error {
-	e := &Error{Plugin: p.name, PID: p.proc.pid(), Op: "start", Err: err}
+// diesByItself tells whether a process that failed to start has died of that, which
+// may be noticed a little later than what it broke.
+func (p *Process) diesByItself(ctx context.Context) bool {
+	if p.proc.pid() == 0 {
+		return false
+	}
+	select {
+	case <-p.proc.exited:
+		return true
+	case <-time.After(exitNotice):
+	case <-ctx.Done():
+	}
+	return p.hasExited()
+}
+
+// startError says in the operator's terms why a plugin did not start. The process is
+// gone; died tells whether it was before it was killed.
+func (p *Process) startError(ctx context.Context, o Options, err error, died bool) error {
+	e, said := &Error{Plugin: p.name, PID: p.proc.pid(), Op: "start", Err: err}, (*Error)(nil)
 	line, answered := p.proc.first.get()
 	version, spoken := protocolOf(line)
 	switch {
@@ -280,9 +297,11 @@ func (p *Process) startError(ctx context.Context, o Options, err error) error {
 	case ctx.Err() != nil:
 		e.Err = ErrTimeout
 		e.Detail = fmt.Sprintf("it hangs, or the machine is too busy for it: it was given %v and then killed", o.StartTimeout)
-	case p.hasExited():
+	case died:
 		e.Err = ErrExited
 		e.Detail = exitDetail(p.proc.state, p.proc.stderr.lastLine())
+	case errors.As(err, &said): // it speaks, and what it says is refused
+		e.Op, e.Err, e.Detail = said.Op, said.Err, said.Detail
 	}
 	return e
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"nicd/framework"
 )
 
 // mustFail starts a plugin that can't be started and checks that the error is
@@ -185,6 +187,34 @@ func TestMuteTimesOut(t *testing.T) {
 	o, _ := options(t, "mute")
 	o.StartTimeout = 200 * time.Millisecond
 	mustFail(t, o, ErrTimeout, "200ms")
+}
+
+// A plugin that says where it is, and does not answer there: nobody is, or nobody
+// takes the connection. Nothing is left of trying.
+func TestNobodyBehindTheHandshake(t *testing.T) {
+	for _, mode := range []string{"deaf", "absent"} {
+		t.Run(mode, func(t *testing.T) {
+			o, _ := options(t, mode)
+			o.StartTimeout = time.Second
+			began := time.Now()
+			_, err := Start(t.Context(), o)
+			var e *Error
+			if !errors.As(err, &e) || errors.Is(err, ErrExited) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("error %v", err)
+			}
+			t.Log(err)
+			if took := time.Since(began); took > 5*time.Second {
+				t.Errorf("it took %v", took)
+			}
+		})
+	}
+}
+
+// What is wrong with a plugin's description is what the error says, not that nicd
+// then killed it.
+func TestNonsenseDescription(t *testing.T) {
+	o, _ := options(t, "unprintable")
+	mustFail(t, o, framework.ErrInfo, "version", "is not printable")
 }
 
 func TestStartEndsWithContext(t *testing.T) {
