@@ -40,7 +40,7 @@ func (d *decoder) busDevice(b *hclsyntax.Block, bus *QEMUBus) QEMUDevice {
 	s := d.section("device \""+name+"\" of bus "+bus.Name, b.Body)
 	known := d.vocabulary.qemuModels()
 	switch at, ok := s.string("model", &q.Model); {
-	case slices.Contains(known, q.Model) || name == "?":
+	case slices.Contains(known, q.Model) || strings.HasPrefix(q.Model, otherQEMUModel) || name == "?":
 	case ok:
 		d.problem(at, "QEMU has no model %q%s", q.Model, didYouMean(q.Model, known))
 	case b.Body.Attributes["model"] == nil:

@@ -34,6 +34,10 @@ func TestBusDevices(t *testing.T) {
     tap    = "t0"
   }
   device "82540EM" { netdev = "user" }
+  device "foreign" {
+    model  = "pci:virtio-net-pci"
+    netdev = "user"
+  }
   device "spare" {
     model  = "82544GC"
     netdev = "dgram"
@@ -45,7 +49,7 @@ bus "qemu" "other" {}`, "qemu:lab/one", "qemu:lab/two", "qemu:lab/82540EM", "qem
 	if err != nil {
 		t.Fatal(err)
 	}
-	if b := c.Buses[0]; b.Name != "lab" || b.Program != "/etc/q" || len(b.Devices) != 5 || c.Buses[1].Program != "" {
+	if b := c.Buses[0]; b.Name != "lab" || b.Program != "/etc/q" || len(b.Devices) != 6 || c.Buses[1].Program != "" {
 		t.Errorf("buses %+v", c.Buses)
 	}
 	macs := map[string]bool{}

@@ -43,6 +43,10 @@ func KnownQEMUModels() []string {
 	return []string{"vmxnet3", "82540EM", "82545EM", "82544GC", "82574L"}
 }
 
+// otherQEMUModel before QEMU's own name of a device is a model that only QEMU knows,
+// for a driver that somebody else has written.
+const otherQEMUModel = "pci:"
+
 func (v Vocabulary) qemuModels() []string {
 	if v.QEMUModels == nil {
 		return KnownQEMUModels()

@@ -87,3 +87,20 @@ func ClearForSegment(headers []byte, length bool) {
 		binary.BigEndian.PutUint16(headers[at+ipv6LengthAt:], 0)
 	}
 }
+
+// SeedWithLength adds the length of layer 4 to the pseudo-header's sum in a packet
+// with Segment, for a device that wants the sum of all of the packet there, as
+// virtio does (1.2, 5.1.6.2), and not that of a TSO device, without length. Headers
+// are as for ClearForSegment; a field that is not in them is left alone.
+func SeedWithLength(headers []byte, p *Packet) {
+	at := int(p.ChecksumStart) + int(p.ChecksumOffset)
+	if at+2 > len(headers) || uint32(p.ChecksumStart) > p.Len {
+		return
+	}
+	length := p.Len - uint32(p.ChecksumStart)
+	sum := uint32(binary.BigEndian.Uint16(headers[at:])) + length&0xFFFF + length>>16
+	for sum > 0xFFFF {
+		sum = sum&0xFFFF + sum>>16
+	}
+	binary.BigEndian.PutUint16(headers[at:], uint16(sum))
+}

@@ -111,3 +111,26 @@ func TestClearForSegmentOfNonsense(t *testing.T) {
 		}
 	}
 }
+
+// TestSeedWithLength: the sum of the pseudo-header with its length, whatever carries,
+// and nothing in a packet whose headers are not there.
+func TestSeedWithLength(t *testing.T) {
+	for _, c := range []struct {
+		seed   uint16
+		length uint32
+		want   uint16
+	}{{0x1234, 0x100, 0x1334}, {0xFFFF, 1, 1}, {0xFF00, 0xFF00, 0xFE01}, {0, 0x10001, 2}, {0xFFFF, 0x1FFFF, 1}} {
+		b := make([]byte, 54)
+		binary.BigEndian.PutUint16(b[50:], c.seed)
+		SeedWithLength(b, &Packet{Len: 34 + c.length, ChecksumStart: 34, ChecksumOffset: 16})
+		if got := binary.BigEndian.Uint16(b[50:]); got != c.want {
+			t.Errorf("%#x and a length of %#x make %#x, want %#x", c.seed, c.length, got, c.want)
+		}
+	}
+	b := make([]byte, 51)
+	for _, p := range []Packet{{Len: 100, ChecksumStart: 34, ChecksumOffset: 16}, {Len: 20, ChecksumStart: 30, ChecksumOffset: 4}, {ChecksumStart: 0xFFFF, ChecksumOffset: 0xFFFF}} {
+		if SeedWithLength(b, &p); !bytes.Equal(b, make([]byte, 51)) {
+			t.Errorf("%+v: bytes were changed", p)
+		}
+	}
+}

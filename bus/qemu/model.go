@@ -3,6 +3,8 @@ package qemu
 import (
 	"fmt"
 	"slices"
+	"strings"
+	"unicode"
 )
 
 // model is one of QEMU's network device models.
@@ -24,7 +26,26 @@ var models = []model{
 	{name: "82574L", device: "e1000e", vectors: 5, cutsWrongly: true},
 }
 
-// Models are the names of the models that there are.
+// OtherModel before QEMU's own name of a PCI network device makes it a model: that of
+// a device which no driver here is for, as in "pci:virtio-net-pci".
+const OtherModel = "pci:"
+
+// otherVectors is how many message interrupts such a device has, at most.
+const otherVectors = 9
+
+// other is the model of that name, if it is such a device's.
+func other(name string) *model {
+	device, ok := strings.CutPrefix(name, OtherModel)
+	notInNames := func(r rune) bool {
+		return !strings.ContainsRune("-_.", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}
+	if !ok || device == "" || strings.ContainsFunc(device, notInNames) {
+		return nil
+	}
+	return &model{name: name, device: device, vectors: otherVectors}
+}
+
+// Models are the names of the models that there are drivers for.
 func Models() (names []string) {
 	for _, m := range models {
 		names = append(names, m.name)
@@ -33,9 +54,12 @@ func Models() (names []string) {
 }
 
 func modelOf(name string) (*model, error) {
+	if m := other(name); m != nil {
+		return m, nil
+	}
 	i := slices.IndexFunc(models, func(m model) bool { return m.name == name })
 	if i < 0 {
-		return nil, fmt.Errorf("QEMU has no model %q that is of use here; there are %v", name, Models())
+		return nil, fmt.Errorf("QEMU has no model %q that is of use here; there are %v, and others as %sNAME", name, Models(), OtherModel)
 	}
 	return &models[i], nil
 }

@@ -13,7 +13,7 @@ import (
 
 // QEMUOptions are the settings of a station that is one of QEMU's models.
 type QEMUOptions struct {
-	Model string // of qemu.Models
+	Model string // of qemu.Models, or another with qemu.OtherModel
 	MAC   [6]byte
 	// Program is the QEMU to run; the one in the path if empty.
 	Program string
@@ -51,14 +51,8 @@ func NewQEMUStation(ctx context.Context, opt QEMUOptions) (*Station, error) {
 		dev.Close()
 		return nil, err
 	}
-	registers, err := dev.Region(bus.BAR0)
-	if err != nil {
-		dev.Close()
-		socket.Close()
-		return nil, err
-	}
 	return &Station{
-		Bus: dev, Peer: settledPeer{peer, registers}, SetLink: wire.SetLink, SetFaults: wire.SetFaults, Unplug: dev.Kill,
+		Bus: dev, Peer: settledPeer{peer, dev}, SetLink: wire.SetLink, SetFaults: wire.SetFaults, Unplug: dev.Kill,
 		Close: func() {
 			socket.Close()
 			wire.Close()
@@ -70,12 +64,12 @@ func NewQEMUStation(ctx context.Context, opt QEMUOptions) (*Station, error) {
 // into QEMU than frames do, and a frame would overtake a change of filters, say.
 type settledPeer struct {
 	*sim.Tester
-	registers bus.Region
+	device bus.Device
 }
 
 // Send implements Tester.
 func (p settledPeer) Send(ctx context.Context, frames ...sim.Frame) error {
-	p.registers.Read32(0) // CTRL of an e1000, IMR of a vmxnet3: it has no effect
+	_, _ = p.device.ReadConfig(0, 4) // waits for what was written before; an error is for the driver
 	return p.Tester.Send(ctx, frames...)
 }
 
