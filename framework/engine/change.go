@@ -104,6 +104,9 @@ func (e *Engine) applyLive(p Plan, effect framework.Effect) error {
 		e.setMergers(&p)
 	}
 	e.setRules(&p)
+	if p.InlineTx != old.InlineTx {
+		e.setWakers(&p)
+	}
 	if !samePace(&old, &p) {
 		e.eachPair(func(q int, tasks []*task) {
 			if q < p.RxQueues {

@@ -176,6 +176,7 @@ const (
 	TxBadCompletion
 	TxInterrupts
 	TxTaskRuns
+	TxInlineRuns
 	TxLostInterrupts
 	TxWatchdogKicks
 	TxQueueResets
@@ -213,6 +214,7 @@ var TxCounters = [numTxCounters]CounterInfo{
 	TxBadCompletion:       {"tx_bad_completions", "Completions of packets that nobody had put.", Times, true},
 	TxInterrupts:          {"tx_interrupts", "Interrupts that named this queue for transmit.", Times, false},
 	TxTaskRuns:            {"tx_task_runs", "Times that the queue's task woke up.", Times, false},
+	TxInlineRuns:          {"tx_inline_runs", "Times that a sender did the work of the queue's sleeping task.", Times, false},
 	TxLostInterrupts:      {"tx_lost_interrupts", "Times that the periodic check found completions that no interrupt had announced yet.", Times, false},
 	TxWatchdogKicks:       {"tx_watchdog_kicks", "Times that the watchdog rang the bell again.", Times, true},
 	TxQueueResets:         {"tx_queue_resets", "Times that the queue was reset.", Times, true},

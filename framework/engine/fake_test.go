@@ -675,6 +675,7 @@ type rig struct {
 	t     testing.TB
 	dev   *fakeDevice
 	up    *fakeUpper
+	above Upper // up, or something around it
 	e     *Engine
 	tick  chan time.Time
 	clock *fakeClock
@@ -731,6 +732,7 @@ func newRig(t testing.TB, queues int, setup func(*rig)) *rig {
 		r.opts.TxBuffers = append(r.opts.TxBuffers, BufferRange{at + rxPerQueue + txPerQueue, ownPerQueue})
 	}
 	r.up = newFakeUpper(t, b, queues, sendable)
+	r.above = r.up
 	r.opts.Name, r.opts.Buffers, r.opts.Interrupts = "fake0", b, r.dev
 	r.opts.Quirks = framework.NewQuirkSet()
 	r.opts.Tick, r.opts.Now = r.tick, r.clock.read
@@ -757,7 +759,7 @@ func newRig(t testing.TB, queues int, setup func(*rig)) *rig {
 
 func (r *rig) build(dev framework.Device) {
 	r.t.Helper()
-	e, err := New(dev, r.up, r.opts)
+	e, err := New(dev, r.above, r.opts)
 	if err != nil {
 		r.t.Fatal(err)
 	}

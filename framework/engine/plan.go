@@ -20,6 +20,10 @@ type Plan struct {
 	RxBudget                     int                // packets a poll; 0 is the default
 	SpinMicros                   int                // how long an idle task looks before it sleeps
 	CPUs                         []int              // per queue; nil leaves placement to the scheduler
+	// InlineTx has a sender that finds a transmit task asleep do its work, as far
+	// as Upper calls the waker of transmit in the sender's goroutine. Otherwise the
+	// task does all of it: in iflib's words, senders abdicate.
+	InlineTx bool
 	// Restart has Change stop and start the device even if nothing in the plan
 	// asks for that: a quirk has another value that drivers read at Start.
 	Restart bool
@@ -100,6 +104,9 @@ func checkPolling(p *Plan) error {
 			return fmt.Errorf("%w: only tasks that poll all the time can be placed on processors", ErrPlan)
 		}
 		return nil
+	}
+	if p.InlineTx {
+		return fmt.Errorf("%w: tasks that poll all the time leave nothing for senders to do inline", ErrPlan)
 	}
 	pollers := max(p.RxQueues, p.TxQueues)
 	if procs := runtime.GOMAXPROCS(0); procs < pollers+1 {

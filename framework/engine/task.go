@@ -13,11 +13,18 @@ type taskState = uint32
 // nothing to do. Who schedules it meanwhile makes it look once more. A halted task
 // counts as running although its goroutine has ended: its vectors stay masked, and
 // who schedules it leaves a note for the next start.
+//
+// An idle task can be lent: whoever makes that step, its goroutine or a sender, has
+// the queues until it gives the task back. That is a matter of a moment, so vectors
+// are unmasked as if the task were idle. Who schedules it meanwhile recalls it: then
+// it is given to its goroutine.
 const (
 	idle taskState = iota
 	scheduled
 	running
 	rescheduled
+	lent
+	recalled
 )
 
 // Reasons to schedule a task.
@@ -28,6 +35,7 @@ const (
 	byTick
 	byTimer
 	byControl
+	bySender
 )
 
 // maxVain is how often in a row the upper side may call a task back for nothing.
@@ -91,6 +99,10 @@ func (t *task) schedule(why uint32) {
 			if t.state.CompareAndSwap(running, rescheduled) {
 				return
 			}
+		case lent:
+			if t.state.CompareAndSwap(lent, recalled) {
+				return
+			}
 		default:
 			return
 		}
@@ -128,23 +140,27 @@ func (t *task) run() {
 	if t.spin < 0 && t.cpu >= 0 {
 		pin(t.cpu) // for the goroutine's life: the thread dies with it
 	}
+	t.state.Store(running)
+	for t.work() {
+		t.sleep()
+	}
+	t.state.Store(running)
+}
+
+// sleep waits until the task is scheduled. A token may be from before: only the
+// state says whose the task is.
+func (t *task) sleep() {
 	for {
-		select {
-		case <-t.wake: // a token from before
-		default:
-		}
-		t.state.Store(running)
-		t.work()
-		if t.halt.Load() {
-			t.state.Store(running)
+		<-t.wake
+		if t.state.CompareAndSwap(scheduled, running) {
 			return
 		}
-		<-t.wake
 	}
 }
 
-// work runs rounds until the task is idle or halted.
-func (t *task) work() {
+// work runs rounds until the task sleeps, and then returns true, or is halted. The
+// queues are the caller's before, and after it in the latter case.
+func (t *task) work() bool {
 	why := t.why.Swap(0)
 	t.countRun()
 	var emptySince time.Time
@@ -176,21 +192,51 @@ func (t *task) work() {
 			continue
 		}
 		t.publish()
-		if !t.state.CompareAndSwap(running, idle) {
+		if polls := t.polls(); !t.state.CompareAndSwap(running, idle) {
 			t.state.Store(running)
 			why = t.why.Swap(0)
-			continue
-		}
-		for _, v := range t.vectors {
-			v.release()
-		}
-		if t.pollRx || t.pollTx && t.tx.fifo.len() > 0 {
-			t.timer.Reset(pollInterval)
-		}
-		if !t.pending() || !t.state.CompareAndSwap(idle, running) {
-			return
+		} else if t.rest(polls) {
+			return true
 		}
 	}
+	return false
+}
+
+// rest is what follows when the task has become idle: interrupts are unmasked, and
+// then it looks once more for what came before. It tells whether the task sleeps; if
+// not, it is running.
+func (t *task) rest(polls bool) bool {
+	for _, v := range t.vectors {
+		v.release()
+	}
+	if polls {
+		t.timer.Reset(pollInterval)
+	}
+	if !t.state.CompareAndSwap(idle, lent) {
+		t.schedule(bySender) // who has it is done soon; then the look is made by a round
+		return true
+	}
+	if !t.pending() {
+		t.giveBack()
+		return true
+	}
+	t.state.Store(running)
+	return false
+}
+
+// giveBack ends a loan. Who has scheduled the task meanwhile is served by its
+// goroutine.
+func (t *task) giveBack() {
+	if t.state.CompareAndSwap(lent, idle) {
+		return
+	}
+	t.state.Store(scheduled)
+	signal(t.wake)
+}
+
+// polls tells whether only the timer will say that there is something to do.
+func (t *task) polls() bool {
+	return t.pollRx || t.pollTx && t.tx.fifo.len() > 0
 }
 
 // round does one round of each queue and tells whether there was anything to do.
@@ -230,7 +276,7 @@ func (t *task) arm() bool {
 	return t.tx != nil && !t.tx.blocked() && t.tx.upper.ArmTx(t.tx.id)
 }
 
-// pending looks once more, after the interrupt was unmasked.
+// pending tells whether the device has finished something.
 func (t *task) pending() bool {
 	if t.rx != nil && !t.rx.faulty && t.rx.dev.Pending() {
 		return true

@@ -5,7 +5,7 @@ import "nicd/framework"
 // Upper is what an engine delivers to and takes from: nicd, at the other end of
 // a link (package link), or a test. All methods work on batches; for each queue
 // the receive methods are called by its receive task only, the transmit methods
-// by its transmit task only.
+// by its transmit task only, or by who has that on loan (see SetWaker).
 type Upper interface {
 	// Deliver hands packets up, in order, and returns how many were taken. The
 	// buffers of those belong to the upper side until Reclaim gives them back.
@@ -25,7 +25,10 @@ type Upper interface {
 	// queue's waker will be called when there is.
 	ArmRx(queue int) bool
 	ArmTx(queue int) bool
-	// SetWaker sets what to call when a sleeping task has work. It must not
-	// block; it may be called by any goroutine, also when nobody sleeps.
+	// SetWaker sets what to call when a sleeping task has work, at any time. Any
+	// goroutine may call it, also when nobody sleeps; it does not block. With
+	// Plan.InlineTx tx does the transmit task's work before it returns, if that
+	// sleeps: it calls Take, Complete and ArmTx, so the caller holds nothing that
+	// those need, and has the device's bell rung.
 	SetWaker(queue int, rx, tx func())
 }

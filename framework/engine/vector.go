@@ -76,7 +76,7 @@ func (v *vector) release() {
 		return
 	}
 	for _, t := range v.tasks {
-		if t.state.Load() != idle {
+		if s := t.state.Load(); s != idle && s != lent {
 			return
 		}
 	}

@@ -25,8 +25,17 @@ func (e *Engine) makeTasks(p *Plan) {
 	for _, v := range e.vectors {
 		v.tie(e, p)
 	}
+	e.setWakers(p)
+}
+
+// setWakers tells the upper side whom to call, and so who does what it sends.
+func (e *Engine) setWakers(p *Plan) {
+	transmit := (*task).wakeUp
+	if p.InlineTx {
+		transmit = (*task).send
+	}
 	for q := range max(len(e.rxTasks), len(e.txTasks)) {
-		e.upper.SetWaker(q, waker(e.rxTasks, q), waker(e.txTasks, q))
+		e.upper.SetWaker(q, waker(e.rxTasks, q, (*task).wakeUp), waker(e.txTasks, q, transmit))
 	}
 }
 
@@ -52,12 +61,12 @@ func vectorOf(vectors []int, q int) int {
 	return vectors[q]
 }
 
-func waker(tasks []*task, q int) func() {
+func waker(tasks []*task, q int, wake func(*task)) func() {
 	if q >= len(tasks) {
 		return func() {}
 	}
 	t := tasks[q]
-	return func() { t.schedule(byUpper) }
+	return func() { wake(t) }
 }
 
 // tie finds the tasks that a vector serves. A queue without a vector is served
