@@ -125,13 +125,16 @@ type Filters struct {
 	VLANs        *[4096 / 64]uint64 // bit per VLAN id; nil receives all
 }
 
-// VLANTable is the VLANs that are received, a bit for each, with features in force; nil
-// receives all.
-func (f *Filters) VLANTable(features Features) *[4096 / 64]uint64 {
-	if f.Promiscuous || !features.Has(VLANFilter) {
-		return nil
+// VLANTable is the VLANs that are received, a bit for each, with features in force, and
+// whether those are all.
+func (f *Filters) VLANTable(features Features) (table [4096 / 64]uint64, all bool) {
+	if f.VLANs != nil && !f.Promiscuous && features.Has(VLANFilter) {
+		return *f.VLANs, false
 	}
-	return f.VLANs
+	for i := range table {
+		table[i] = ^uint64(0)
+	}
+	return table, true
 }
 
 // Link is the state of a link.

@@ -53,21 +53,26 @@ func TestNewQueues(t *testing.T) {
 }
 
 func TestVLANTable(t *testing.T) {
-	var table [4096 / 64]uint64
-	for want, c := range map[*[4096 / 64]uint64]struct {
+	some := [4096 / 64]uint64{3: 1 << 5}
+	for _, c := range []struct {
 		f        Filters
 		features Features
+		all      bool
 	}{
-		&table: {Filters{VLANs: &table}, VLANFilter},
-		nil:    {Filters{VLANs: &table, Promiscuous: true}, VLANFilter},
+		{Filters{VLANs: &some}, VLANFilter, false},
+		{Filters{VLANs: &some, Promiscuous: true}, VLANFilter, true},
+		{Filters{VLANs: &some}, AllFeatures &^ VLANFilter, true},
+		{Filters{}, VLANFilter, true},
 	} {
-		if got := c.f.VLANTable(c.features); got != want {
-			t.Errorf("%+v: table %p", c, got)
+		table, all := c.f.VLANTable(c.features)
+		if all != c.all || !all && table != some {
+			t.Errorf("%+v: all %v, table %x", c, all, table)
 		}
-	}
-	f := Filters{VLANs: &table}
-	if f.VLANTable(AllFeatures&^VLANFilter) != nil {
-		t.Error("filtered without vlan-filter")
+		for i, word := range table {
+			if all && word != ^uint64(0) {
+				t.Errorf("%+v: word %d of all is %#x", c, i, word)
+			}
+		}
 	}
 }
 

@@ -217,7 +217,8 @@ type TxQueue interface {
 	// Put writes descriptors for the packets of b from index from on, until the
 	// ring is full, and returns how many packets it took. No packet is
 	// published by half, and the bell is not rung. The framework has seen to it
-	// that each packet keeps the limits that Info declared.
+	// that each packet keeps the limits that Info declared, and that no fragment
+	// is empty.
 	Put(b *Batch, from int) int
 
 	// Bell tells the device about everything put since the last Bell.

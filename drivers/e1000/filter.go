@@ -35,7 +35,7 @@ func (d *device) applyFilters() {
 	if cfg.Filters.AllMulticast {
 		rctl |= rctlMPE
 	}
-	if vlans := cfg.Filters.VLANTable(cfg.Features); vlans != nil {
+	if vlans, all := cfg.Filters.VLANTable(cfg.Features); !all {
 		rctl |= rctlVFE
 		d.writeTable(regVFTA, vlans)
 	}
@@ -57,18 +57,17 @@ func (d *device) writeRAR(entry int, mac framework.MAC, valid bool) {
 
 // writeTable writes a table from its end: what an 82544 writes to an odd word also
 // lands in the even one before it (Linux e1000_set_rx_mode).
-func (d *device) writeTable(reg uint32, bits *[4096 / 64]uint64) {
+func (d *device) writeTable(reg uint32, bits [4096 / 64]uint64) {
 	for i := tableWords - 1; i >= 0; i-- {
 		d.write(reg+4*uint32(i), uint32(bits[i/2]>>(i%2*32)))
 	}
 }
 
 // multicastTable hashes addresses by the twelve bits that RCTL.MO = 0 takes.
-func multicastTable(macs []framework.MAC) *[4096 / 64]uint64 {
-	var table [4096 / 64]uint64
+func multicastTable(macs []framework.MAC) (table [4096 / 64]uint64) {
 	for _, m := range macs {
 		hash := (uint32(m[5])<<8 | uint32(m[4])) >> 4 & 0xFFF
 		table[hash/64] |= 1 << (hash % 64)
 	}
-	return &table
+	return table
 }

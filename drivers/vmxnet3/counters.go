@@ -30,14 +30,11 @@ var counters = []framework.CounterInfo{
 // readStats asks the device for its statistics, added up over queues.
 func (d *device) readStats() (sums [2 * numStats]uint64) {
 	d.regs.command(cmdStats)
-	cfg, queues := &d.run.cfg, &d.run.shared.queues
-	for q := range cfg.TxQueues + cfg.RxQueues {
-		kind := sums[:numStats]
-		if q >= cfg.TxQueues {
-			kind = sums[numStats:]
-		}
-		for i := range kind {
-			kind[i] += queues[q].stats[i].Load()
+	for kind, queues := range [...][]queueDesc{d.run.txDescs(), d.run.rxDescs()} {
+		for q := range queues {
+			for i := range numStats {
+				sums[kind*numStats+i] += queues[q].stats[i].Load()
+			}
 		}
 	}
 	return sums

@@ -31,8 +31,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/rs/zerolog"
-
 	"nicd/bus"
 	"nicd/framework"
 )
@@ -41,11 +39,11 @@ const (
 	driverName    = "vmxnet3"
 	driverVersion = 1
 
-	vendorVMware   = 0x15AD
-	deviceVMXNET3  = 0x07B0
 	defaultRing    = 512
 	longestHeaders = 14 + 4 // in front of the MTU
 )
+
+var ids = []framework.DeviceID{{Vendor: 0x15AD, Device: 0x07B0, Name: "VMware VMXNET3"}}
 
 // New returns the driver.
 func New() framework.Driver { return driver{} }
@@ -56,7 +54,7 @@ func (driver) Describe() framework.Description {
 	return framework.Description{
 		Name:    driverName,
 		Version: fmt.Sprint(driverVersion),
-		IDs:     []framework.DeviceID{{Vendor: vendorVMware, Device: deviceVMXNET3, Name: "VMware VMXNET3"}},
+		IDs:     ids,
 		Quirks:  quirks,
 	}
 }
@@ -68,7 +66,6 @@ type device struct {
 	regs     registers
 	dma      framework.DMA
 	quirks   *framework.QuirkSet
-	log      zerolog.Logger
 	revision int
 	mac      framework.MAC // permanent
 	mode     string
@@ -80,8 +77,8 @@ type device struct {
 
 // Attach resets the device and agrees with it on a revision.
 func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
-	if i := dev.Info(); i.Vendor != vendorVMware || i.Device != deviceVMXNET3 {
-		return nil, fmt.Errorf("vmxnet3: %w: %04x:%04x", framework.ErrNotOurs, i.Vendor, i.Device)
+	if _, err := framework.Identify(dev.Info(), ids); err != nil {
+		return nil, fmt.Errorf("vmxnet3: %w", err)
 	}
 	regs, err := openRegisters(dev)
 	if err != nil {
@@ -91,7 +88,7 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 		return nil, fmt.Errorf("vmxnet3: %w", err)
 	}
 	regs.halt()
-	d := &device{bus: dev, regs: regs, dma: env.DMA, quirks: env.Quirks, log: env.Log}
+	d := &device{bus: dev, regs: regs, dma: env.DMA, quirks: env.Quirks}
 	if d.revision, err = regs.negotiate(); err != nil {
 		return nil, err
 	}
@@ -101,7 +98,6 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 	if regs.gone() { // then none of the answers above was one
 		return nil, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
 	}
-	d.log.Debug().Int("revision", d.revision).Stringer("mac", d.mac).Str("mode", d.mode).Msg("attached")
 	return d, nil
 }
 

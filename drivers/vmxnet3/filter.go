@@ -19,7 +19,8 @@ func (d *device) applyFilters() {
 	s.rxMode = rxMode(&cfg.Filters)
 	d.regs.command(cmdUpdateRxMode)
 
-	s.vlans = vlanTable(&cfg.Filters, cfg.Features)
+	s.vlans, _ = cfg.Filters.VLANTable(cfg.Features)
+	s.vlans[0] |= 1 // untagged frames
 	d.regs.command(cmdUpdateVLAN)
 
 	s.multicastLen = uint16(copy(shared.multicast[:], cfg.Filters.Multicast) * len(framework.MAC{}))
@@ -38,17 +39,4 @@ func rxMode(f *framework.Filters) uint32 {
 		mode |= rxPromiscuous
 	}
 	return mode
-}
-
-// vlanTable is the VLANs that are accepted. Bit 0 lets untagged frames in.
-func vlanTable(f *framework.Filters, features framework.Features) (table [4096 / 64]uint64) {
-	if vlans := f.VLANTable(features); vlans != nil {
-		table = *vlans
-		table[0] |= 1
-		return table
-	}
-	for i := range table {
-		table[i] = ^uint64(0)
-	}
-	return table
 }

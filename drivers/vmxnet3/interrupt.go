@@ -70,9 +70,7 @@ func (d *device) Admin() framework.Events {
 		}
 	}
 	if m := d.regs.mode(); m != d.mode {
-		d.log.Info().Str("was", d.mode).Str("is", m).Msg("device changed its mode")
-		d.mode = m
-		e.ModeChanged = true
+		d.mode, e.ModeChanged = m, true
 	}
 	return e
 }

@@ -89,19 +89,16 @@ func (q *txQueue) Put(b *framework.Batch, from int) int {
 
 func (q *txQueue) put(p *framework.Packet, frags []framework.Fragment) {
 	detail, flags := q.offload(p, frags)
-	left, report := p.Len, p.Flags&framework.Completion != 0
-	for _, f := range frags {
-		if f.Len == 0 {
-			continue // a length of 0 would send 16384 bytes
-		}
-		if left -= f.Len; left == 0 {
+	report := p.Flags&framework.Completion != 0
+	for i, f := range frags {
+		if i == len(frags)-1 {
 			flags |= txEOP
 			if report {
 				flags |= txReport
 			}
 		}
 		d := q.Next()
-		d.addr, d.flags = q.addr(f, left+f.Len == p.Len), flags
+		d.addr, d.flags = q.addr(f, i == 0), flags
 		q.Add(f.Len&txLen | detail)
 		detail, flags = 0, 0 // only the first descriptor says how
 	}

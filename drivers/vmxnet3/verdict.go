@@ -17,8 +17,10 @@ func (q *rxQueue) finish(last *rxComp) {
 		q.Fail(errorReason(c))
 		return
 	}
-	if framework.Features(q.run.features.Load()).Has(framework.RxChecksum) || q.mayBeMerged() {
-		p.Flags |= verdict(c)
+	p.Flags |= verdict(c)
+	q.coalesced()
+	if p.Flags&framework.Coalesced == 0 && !framework.Features(q.run.features.Load()).Has(framework.RxChecksum) {
+		p.Flags = 0 // of a merged packet the checksum is stale: the verdict stays
 	}
 	if c.data&rcTagged != 0 {
 		p.VLAN = uint16(c.data >> rcTagShift)
@@ -29,13 +31,6 @@ func (q *rxQueue) finish(last *rxComp) {
 		p.Hash = c.hash
 		p.Flags |= framework.HashValid
 	}
-	q.coalesced()
-}
-
-// mayBeMerged tells whether the device may have merged segments into the packet. Its
-// verdict is good then, whatever is in force by now: the checksum itself is stale.
-func (q *rxQueue) mayBeMerged() bool {
-	return q.first.merged() || q.run.merges.Load() && q.Packet.Len > q.longest
 }
 
 // errorReason reads why a packet is bad.

@@ -119,7 +119,9 @@ func (e *Engine) runAdmin(ctx context.Context, tick bool) {
 	found := e.dev.Admin()
 	faults := append(e.admin.takeFaults(), faultsOf(found)...)
 	if found.ModeChanged {
+		was := e.info.Mode
 		e.info = e.dev.Info()
+		e.opts.Log.Info().Str("was", was).Str("is", e.info.Mode).Msg("device changed its mode")
 		e.setRules(&e.plan)
 		e.emit(Event{Kind: ModeEvent, Reason: e.info.Mode})
 	}

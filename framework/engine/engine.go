@@ -168,6 +168,7 @@ func New(dev framework.Device, upper Upper, o Options) (*Engine, error) {
 	if err := checkOptions(&o, &info); err != nil {
 		return nil, err
 	}
+	o.Log.Debug().Str("model", info.Model).Int("revision", info.Revision).Stringer("mac", info.MAC).Str("mode", info.Mode).Msg("attached")
 	rx, tx := len(o.RxBuffers), max(len(o.TxBuffers), info.MaxTxQueues)
 	if o.Counters == nil {
 		o.Counters = make([]byte, CountersSize(rx, tx))
