@@ -116,7 +116,27 @@ func (d *Description) Check() error {
 		}
 	}
 	for _, q := range d.Quirks {
-		if err := checkText("reference of quirk "+q.Quirk, q.Reference); err != nil {
+		for _, text := range []string{q.Quirk, q.Value, q.When.Mode, q.Reference} {
+			if err := checkText("declaration of a quirk", text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// CheckWords says what in the words about a quirk makes no sense, for whoever gets
+// them from a driver in another process and is going to print them.
+func (q *QuirkInfo) CheckWords() error {
+	for _, f := range []struct{ what, text string }{
+		{"name", q.Name}, {"type", q.Type}, {"default", q.Default}, {"meaning", q.Doc}, {"reference", q.Reference}, {"driver", q.Driver},
+	} {
+		if err := checkText(f.what+" of a quirk", f.text); err != nil {
+			return err
+		}
+	}
+	for _, c := range q.Choices {
+		if err := checkText("value of quirk "+q.Name, c); err != nil {
 			return err
 		}
 	}

@@ -58,12 +58,13 @@ func fromStatus(err error) error {
 	if !ok {
 		return err
 	}
+	r := &remoteError{message: shorten(s.Message()), is: err}
 	for _, w := range wellKnown {
 		if s.Code() == w.code {
-			return &remoteError{message: s.Message(), is: w.err}
+			r.is = w.err
 		}
 	}
-	return &remoteError{message: s.Message(), is: err}
+	return r
 }
 
 // exitNotice is how long after the connection broke the process's end is waited

@@ -20,6 +20,26 @@ type Description struct {
 	Knows []framework.QuirkInfo
 }
 
+// maxQuirks is how many quirks a plugin may know, far above what there are.
+const maxQuirks = 1024
+
+// Check says what in a plugin's description makes no sense. What its quirks are is
+// judged when they are resolved.
+func (d *Description) Check() error {
+	if err := d.Description.Check(); err != nil {
+		return err
+	}
+	if len(d.Knows) > maxQuirks {
+		return fmt.Errorf("%w: it knows %d quirks", framework.ErrInfo, len(d.Knows))
+	}
+	for i := range d.Knows {
+		if err := d.Knows[i].CheckWords(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func descriptionTo(d framework.Description) *driverpb.Description {
 	pb := &driverpb.Description{Name: d.Name, Version: d.Version}
 	for _, id := range d.IDs {
@@ -210,7 +230,7 @@ func eventTo(e engine.Event) *driverpb.Event {
 func eventFrom(pb *driverpb.Event) engine.Event {
 	l := pb.GetLink()
 	return engine.Event{
-		Kind: engine.EventKind(pb.GetKind()), Queue: int(pb.GetQueue()), Reason: oneLine(pb.GetReason()),
+		Kind: engine.EventKind(pb.GetKind()), Queue: int(pb.GetQueue()), Reason: oneLine(shorten(pb.GetReason())),
 		Link: framework.Link{Up: l.GetUp(), Mbps: int(l.GetMbps()), FullDuplex: l.GetFullDuplex(), Paused: l.GetPaused()},
 	}
 }

@@ -73,3 +73,14 @@ func exitDetail(state *os.ProcessState, lastLine string) string {
 	}
 	return fmt.Sprintf("%s; it last said %q", how, lastLine)
 }
+
+// maxWords is how much of what a plugin says of one thing is kept, in bytes.
+const maxWords = 1000
+
+// shorten cuts an untrusted process's words to a length that a line can have.
+func shorten(s string) string {
+	if len(s) <= maxWords {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxWords], "") + "..."
+}

@@ -49,7 +49,7 @@ func (o *output) lastLine() string {
 }
 
 // Fields of a record that nicd sets itself: not taken from the plugin.
-var ownFields = []string{"driver", "pid", "generation", "stream", zerolog.TimestampFieldName, "@timestamp"}
+var ownFields = []string{"driver", "pid", "generation", "interface", "stream", zerolog.TimestampFieldName, "@timestamp"}
 
 // allowed tells whether one more record may be logged, and says so when others
 // were not.
@@ -79,6 +79,7 @@ func (o *output) line(line []byte) {
 		}
 		return
 	}
+	fields = cleanFields(fields)
 	for _, name := range ownFields {
 		delete(fields, name)
 	}
@@ -94,6 +95,34 @@ func (o *output) line(line []byte) {
 	if o.allowed() {
 		o.log.WithLevel(level).Fields(fields).Msg(message)
 	}
+}
+
+// cleanFields makes fields harmless to whatever prints them: zerolog's console writer
+// quotes the values of fields, but neither their names nor what is inside of a value,
+// nor who is said to have written it (caller).
+func cleanFields(fields map[string]any) map[string]any {
+	clean := make(map[string]any, len(fields))
+	for name, value := range fields {
+		if name == zerolog.CallerFieldName {
+			name = "plugin_caller"
+		}
+		clean[printable(name)] = cleanValue(value)
+	}
+	return clean
+}
+
+func cleanValue(value any) any {
+	switch v := value.(type) {
+	case string:
+		return printable(v)
+	case map[string]any:
+		return cleanFields(v)
+	case []any:
+		for n := range v {
+			v[n] = cleanValue(v[n])
+		}
+	}
+	return value
 }
 
 // takeText removes fields and returns the first one's text. One that is no text
@@ -115,13 +144,9 @@ func takeText(fields map[string]any, names ...string) (text string) {
 }
 
 func (o *output) keep(text string) {
-	const most = 400
-	if len(text) > most {
-		text = text[:most] + "..."
-	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.last = text
+	o.last = shorten(text)
 }
 
 // levelOf reads a record's level. Fatal and panic are the plugin's own end, not

@@ -39,6 +39,30 @@ func TestRecordsOfAPlugin(t *testing.T) {
 	}
 }
 
+// Nor harm the terminal that nicd's log is on: no part of a record gets there as it
+// is, and none passes for nicd's own.
+func TestRecordsOnATerminal(t *testing.T) {
+	const evil = `\u001b[2J\u009b2J\n\u007f`
+	for _, line := range []string{
+		`{"` + evil + `":1}`, `{"caller":"` + evil + `"}`, `{"a":"` + evil + `"}`, `{"a":{"` + evil + `":"` + evil + `"}}`,
+		`{"a":[["` + evil + `"]]}`, `{"error":"` + evil + `"}`, `{"message":"` + evil + `","level":"` + evil + `"}`, `{"error":{"` + evil + `":1}}`,
+	} {
+		var screen strings.Builder
+		o := &output{log: zerolog.New(zerolog.ConsoleWriter{Out: &screen, NoColor: true}), stream: "stderr"}
+		o.read(strings.NewReader(line + "\n"))
+		text, ended := strings.CutSuffix(screen.String(), "\n")
+		if !ended || printable(text) != text {
+			t.Errorf("%s is printed as %q", line, text)
+		}
+	}
+	j := &journal{}
+	o := &output{log: zerolog.New(j).With().Str("interface", "vmx0").Logger(), stream: "stderr"}
+	o.read(strings.NewReader(`{"interface":"em0"}` + "\n"))
+	if r := j.records(t)[0]; r["interface"] != "vmx0" {
+		t.Errorf("record %v", r)
+	}
+}
+
 // A driver that prints to stdout does not block, and what it says is logged.
 func TestStdoutIsDrained(t *testing.T) {
 	_, j := start(t, "chatty")
