@@ -41,7 +41,7 @@ type Options struct {
 	Duration  time.Duration // under changes; 0 is 30 s
 	Seed      uint64        // of what is changed, and when
 	Interval  time.Duration // mean time between changes; 0 is 300 ms
-	Stall     time.Duration // a stream that moves nothing for so long has stalled; 0 is 1 s
+	Stall     time.Duration // a stream that moves nothing for so long, and not for want of a processor, has stalled; 0 is 1 s
 	InProcess bool          // drivers in this process instead of plugins
 	TAP       bool          // TAP ports and the kernel's TCP, in namespaces; needs root
 }
@@ -165,7 +165,7 @@ func (r *run) soak(ctx context.Context) {
 	r.restore()
 	r.settle(ctx)
 	r.summary.streams = r.watcher.stop()
-	r.summary.blind = r.watcher.blind
+	r.summary.blind, r.summary.starved = r.watcher.blind, r.watcher.starved
 	r.audit()
 	if len(r.problems) == 0 {
 		inside.memory = r.warm

@@ -17,6 +17,7 @@ type summary struct {
 	total         int
 	streams       []streamRecord
 	blind         time.Duration // of the watcher's, which is in no stream's pauses
+	starved       int           // of the watcher's
 	retransmits   []uint64
 	status        *adminpb.StatusReply
 	before, after resources
@@ -45,6 +46,9 @@ func (s *summary) print(w io.Writer, took time.Duration) {
 			fmt.Fprintf(w, ", %d retransmits by its sender", s.retransmits[n])
 		}
 		fmt.Fprintln(w)
+	}
+	if s.starved > 0 {
+		fmt.Fprintf(w, "%d times a stream stood still for too long and a process was stopped or waited for a processor\n", s.starved)
 	}
 	if s.blind > 0 {
 		fmt.Fprintf(w, "for %v of that the machine did not let the soak itself look\n", s.blind.Round(time.Millisecond))

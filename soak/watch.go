@@ -22,9 +22,14 @@ type streamRecord struct {
 	bytes   uint64
 	moved   time.Time     // when bytes grew last
 	longest time.Duration // longest time in which they did not
-	// The processes when bytes had not grown for half of the limit; nil before.
+	judged  time.Time     // what was before was judged, or moved
+	// The processes when half of the limit had gone since then; nil before.
 	half []schedstat.Process
 }
+
+// forgiven is how many limits a stream may stand still for want of processors. What
+// takes longer is not believed.
+const forgiven = 10
 
 // watcher looks at the streams of a daemon, all the time.
 type watcher struct {
@@ -38,6 +43,7 @@ type watcher struct {
 	streams []streamRecord
 	found   []string
 	blind   time.Duration // in which it was not let look
+	starved int           // pauses beyond the limit that were the machine's fault
 }
 
 func watch(look func() []daemon.Progress, pids func() []int, limit time.Duration) *watcher {
@@ -74,23 +80,34 @@ func (w *watcher) note(now time.Time) {
 	defer w.mu.Unlock()
 	for n, p := range w.look() {
 		if n == len(w.streams) {
-			w.streams = append(w.streams, streamRecord{name: p.Name, bytes: p.Bytes, moved: now})
+			w.streams = append(w.streams, streamRecord{name: p.Name, bytes: p.Bytes, moved: now, judged: now})
 		}
 		s := &w.streams[n]
 		still := now.Sub(s.moved)
 		s.longest = max(s.longest, still)
 		if p.Bytes > s.bytes {
-			s.bytes, s.moved, s.half = p.Bytes, now, nil
+			s.bytes, s.moved, s.judged, s.half = p.Bytes, now, now, nil
 			continue
 		}
-		if s.half == nil && still > w.limit/2 {
+		if s.half == nil && now.Sub(s.judged) > w.limit/2 {
 			s.half = w.processes()
 		}
-		if still > w.limit {
-			w.found = append(w.found, fmt.Sprintf("stream %s stalled: nothing arrived for more than %v; %s", s.name, w.limit, blame(uses(s.half))))
-			s.moved, s.half = now, nil
+		if now.Sub(s.judged) > w.limit {
+			w.judge(s, still)
+			s.judged, s.half = now, nil
 		}
 	}
+}
+
+// judge says whose fault it is that a stream stands still for so long.
+func (w *watcher) judge(s *streamRecord, still time.Duration) {
+	worst := worst(uses(s.half))
+	if worst.Starved() && still < forgiven*w.limit {
+		w.starved++
+		return
+	}
+	w.found = append(w.found, fmt.Sprintf("stream %s stalled: nothing arrived for %v, of late with this excuse at the most: %v",
+		s.name, still.Round(time.Millisecond), worst))
 }
 
 // slept takes from every stream's pause the time in which nobody looked because the
@@ -103,11 +120,13 @@ func (w *watcher) slept(d time.Duration) {
 	defer w.mu.Unlock()
 	w.blind += d
 	for n := range w.streams {
-		w.streams[n].moved = w.streams[n].moved.Add(d)
+		s := &w.streams[n]
+		s.moved, s.judged = s.moved.Add(d), s.judged.Add(d)
 	}
 }
 
-func (w *watcher) processes() (all []schedstat.Process) {
+func (w *watcher) processes() []schedstat.Process {
+	all := []schedstat.Process{} // not nil, also if there are none
 	for _, pid := range w.pids() {
 		all = append(all, schedstat.Look(pid))
 	}
@@ -122,23 +141,18 @@ func uses(since []schedstat.Process) (all []schedstat.Use) {
 	return all
 }
 
-// blame tells a stall of nicd's from one of the machine's: whether a process that
-// should have moved data was kept from it.
-func blame(uses []schedstat.Use) string {
-	var worst schedstat.Use
+// worst is what was kept from running most. It tells a stall of nicd's from one of
+// the machine's.
+func worst(uses []schedstat.Use) (w schedstat.Use) {
 	for _, u := range uses {
 		if u.Stopped {
-			worst = u
-			break
+			return u
 		}
-		if u.Waited >= worst.Waited {
-			worst = u
+		if u.Waited >= w.Waited {
+			w = u
 		}
 	}
-	if worst.Starved() {
-		return "the machine's fault: " + worst.String()
-	}
-	return "not for want of processors: at most, " + worst.String()
+	return w
 }
 
 // problems are the stalls that were found since the last call.

@@ -22,8 +22,8 @@ func soakCommand() *cobra.Command {
 		Long: `Run six interfaces of both drivers, TCP both ways between two of them and through a
 bridge of others, and change LRO, MTU, TSO, checksum offloads, queues and
 promiscuity at random, every few hundred milliseconds. Fails on a stream that
-stands still for more than a second, on a connection lost, on a counter that does
-not add up, on a leak. The seed repeats the changes, not the packets.`,
+stands still for more than a second (or ten, where a process was stopped or got no
+processor), on a connection lost, on a counter that does not add up, on a leak. The seed repeats the changes, not the packets.`,
 		Args: args(0, 0, "flags only"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Duration <= 0 || o.Interval <= 0 || o.Stall <= 0 {
