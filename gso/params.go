@@ -52,8 +52,9 @@ const (
 )
 
 // Parse finds the offsets in a frame that begins with an Ethernet header, with up to eight VLAN tags. frame must hold
-// all headers; it may end behind them. IPv4 options are allowed; IPv6 extension headers are not. The other fields of
-// the result are zero.
+// all headers; it may end behind them. IPv4 options are allowed, and of IPv6's extension headers those that each segment
+// can repeat: hop-by-hop and destination options, and routing headers that have been used up. The other fields of the
+// result are zero.
 func Parse(frame []byte) (Params, error) {
 	l3 := ethernet(frame)
 	if l3 == 0 {
@@ -92,8 +93,34 @@ func network(frame []byte, l3 int) (l4 int, protocol uint8, err error) {
 	switch ip := frame[l3:]; {
 	case ip[0]>>4 == 4 && ip[0]&15 >= 5 && ip[6]&0x3f == 0 && ip[7] == 0:
 		return l3 + int(ip[0]&15)*4, ip[9], nil
-	case ip[0]>>4 == 6 && len(ip) >= 40:
-		return l3 + 40, ip[6], nil
+	case ip[0]>>4 == 6 && len(ip) >= ipv6HeaderLen:
+		return extensions(frame, l3+ipv6HeaderLen, ip[6])
+	}
+	return 0, 0, ErrHeader
+}
+
+// IPv6 (RFC 8200 sections 3, 4.3, 4.4 and 4.6).
+const (
+	ipv6HeaderLen = 40
+	maxExtensions = 8
+
+	hopByHop    = 0
+	routing     = 43
+	destination = 60
+)
+
+// extensions looks through IPv6 extension headers, of which the first begins at a place and has a type, and returns
+// where what they carry begins. A routing header with segments left has the address that is part of the
+// pseudo-header: such packets are refused.
+func extensions(frame []byte, at int, next uint8) (l4 int, protocol uint8, err error) {
+	for range maxExtensions {
+		if next != hopByHop && next != routing && next != destination {
+			return at, next, nil
+		}
+		if len(frame) < at+8 || next == routing && frame[at+3] != 0 {
+			return 0, 0, ErrHeader
+		}
+		next, at = frame[at], at+8+int(frame[at+1])*8
 	}
 	return 0, 0, ErrHeader
 }

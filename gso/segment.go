@@ -71,7 +71,7 @@ func (s *Segmenter) Reset(fragments [][]byte, p Params) error {
 // maxPacket returns the size of the largest IP packet, header included.
 func maxPacket(ipv6 bool) int {
 	if ipv6 {
-		return 40 + 65535 // the length field does not count the header (RFC 8200 section 3)
+		return ipv6HeaderLen + 65535 // the length field does not count the header (RFC 8200 section 3)
 	}
 	return 65535
 }
@@ -157,13 +157,13 @@ func (s *Segmenter) advance(n int) {
 // writeIP sets the length, and for IPv4 the identification and the checksum.
 func (s *Segmenter) writeIP(header []byte, size int) {
 	ip := header[s.params.L3Offset:]
-	transport := int(s.params.HeaderLen-s.params.L4Offset) + size
+	length := len(ip) + size
 	if s.ipv6 {
-		binary.BigEndian.PutUint16(ip[4:], uint16(transport))
+		binary.BigEndian.PutUint16(ip[4:], uint16(length-ipv6HeaderLen))
 		return
 	}
 	ip = ip[:s.params.L4Offset-s.params.L3Offset]
-	binary.BigEndian.PutUint16(ip[2:], uint16(len(ip)+transport))
+	binary.BigEndian.PutUint16(ip[2:], uint16(length))
 	if !s.params.FixedID {
 		binary.BigEndian.PutUint16(ip[4:], binary.BigEndian.Uint16(ip[4:])+uint16(s.index))
 	}

@@ -21,15 +21,14 @@ const (
 	ipv4LengthAt    = 2 // RFC 791 section 3.1
 	ipv4ChecksumAt  = 10
 	ipv4AddressesAt = 12
-	ipv4ProtocolAt  = 9
 	ipv6LengthAt    = 4 // RFC 8200 section 3
 	ipv6HeaderLen   = 40
-	ipv6NextAt      = 6
 	ipv6AddressesAt = 8
 
 	longestIPv4 = 65535 // RFC 791 section 3.1; IPv6's length does not count its header
 
 	protocolTCP   = 6
+	protocolUDP   = 17
 	tcpFlagsAt    = 13
 	tcpCWR        = 0x80
 	tcpChecksumAt = 16 // RFC 9293 section 3.1
@@ -147,21 +146,18 @@ func setLength(p *framework.Packet, first []byte, l3 uint16) {
 // seed writes the pseudo-header's sum, with length, into the layer-4 checksum
 // field and asks for the rest.
 func seed(p *framework.Packet, first []byte, h *gso.Params, length int) {
-	ip := first[h.L3Offset:]
-	var protocol uint8
+	ip, protocol, at := first[h.L3Offset:], uint8(protocolTCP), uint16(tcpChecksumAt)
+	if h.HeaderLen == h.L4Offset+udpHeaderLen { // TCP's is longer
+		protocol, at = protocolUDP, udpChecksumAt
+	}
 	var sum uint16
 	if ip[0]>>4 == 6 {
-		protocol = ip[ipv6NextAt]
 		sum = checksum.Pseudo6(ip[ipv6AddressesAt:ipv6HeaderLen], protocol, length)
 	} else {
-		protocol = ip[ipv4ProtocolAt]
 		sum = checksum.Pseudo4(ip[ipv4AddressesAt:ipv4AddressesAt+8], protocol, length)
 	}
-	p.ChecksumStart, p.ChecksumOffset = h.L4Offset, tcpChecksumAt
-	if protocol != protocolTCP {
-		p.ChecksumOffset = udpChecksumAt
-	}
-	binary.BigEndian.PutUint16(first[p.ChecksumStart+p.ChecksumOffset:], sum)
+	p.ChecksumStart, p.ChecksumOffset = h.L4Offset, at
+	binary.BigEndian.PutUint16(first[p.ChecksumStart+at:], sum)
 	p.Flags |= framework.ChecksumPartial
 }
 

@@ -1,0 +1,109 @@
+package daemon
+
+import (
+	"crypto/sha256"
+	"io"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"nicd/framework/engine"
+	"nicd/internal/testns"
+	"nicd/port/tap"
+)
+
+// TCP whose packets have IPv6 extension headers (RFC 8200 section 4), which the
+// kernel hands over to be cut like any other, arrives whole: whether the device cuts
+// or the engine does.
+func TestTAPExtensionHeaders(t *testing.T) {
+	testns.NeedTAP(t)
+	for _, c := range []struct {
+		name, driver, model, extra string
+		whole, chopped             bool // come down to be cut, and are cut by the engine
+	}{
+		{"a vmxnet3 cuts", "vmxnet3", vmxnet3Model(3), "", true, false},
+		{"an 82574L cuts", "e1000", `model = "82574L"`, "", true, false},
+		{"too many fragments for a vmxnet3", "vmxnet3", vmxnet3Model(3), "buffer_size = 2048", true, true},
+		{"the kernel cuts", "e1000", `model = "82574L"`, "features { tso = false }", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			left, right := testns.LinkName(), testns.LinkName()
+			d := startTest(t, inProcess+nicText("a", c.driver, c.model, c.extra, tapText(left))+nicText("b", "e1000", `model = "82574L"`, "", tapText(right)))
+			a, b := namespaces(t, left, right)
+			sendWithOption(t, a, b)
+			i := d.find("a")
+			s, err := i.counters()
+			if err != nil {
+				t.Fatal(err)
+			}
+			chopped := false
+			for q := range s.Tx {
+				chopped = chopped || s.Tx[q][engine.TxTSOChopped] > 0
+				if n := s.Tx[q][engine.TxDropMalformed]; n > 0 {
+					t.Errorf("queue %d: %d packets were dropped as malformed", q, n)
+				}
+			}
+			if whole := i.port.(*tap.Port).Stats().DownSegment > 0; whole != c.whole || chopped != c.chopped {
+				t.Errorf("to be cut: %v; by the engine: %v", whole, chopped)
+			}
+		})
+	}
+}
+
+// sendWithOption moves bytes over a connection whose packets have a destination
+// option, and checks them.
+func sendWithOption(t *testing.T, from, to *testns.Space) {
+	t.Helper()
+	listener := to.Listen(t, "[fd77::2]:0")
+	sum := make(chan [32]byte, 1)
+	go func() {
+		c, err := listener.Accept()
+		if err != nil {
+			close(sum)
+			return
+		}
+		defer c.Close()
+		h := sha256.New()
+		_, _ = io.Copy(h, c)
+		sum <- [32]byte(h.Sum(nil))
+	}()
+	padding := string([]byte{0, 0, 1, 4, 0, 0, 0, 0}) // PadN (RFC 8200 section 4.2)
+	dialer := net.Dialer{Timeout: 20 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		if failed := c.Control(func(fd uintptr) { err = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, padding) }); failed != nil {
+			return failed
+		}
+		return err
+	}}
+	var c net.Conn
+	err := from.Do(func() (err error) {
+		c, err = dialer.DialContext(t.Context(), "tcp6", listener.Addr().String())
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	seed := rand.Uint64()
+	t.Logf("seed %#x", seed)
+	data := make([]byte, 1<<20)
+	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(data)
+	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	c.(*net.TCPConn).CloseWrite()
+	select {
+	case got := <-sum:
+		if got != sha256.Sum256(data) {
+			t.Error("what arrived is not what was sent")
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the stream stalled")
+	}
+}
