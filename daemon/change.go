@@ -12,6 +12,7 @@ import (
 	"nicd/config"
 	"nicd/framework"
 	"nicd/framework/engine"
+	"nicd/framework/plugin"
 	"nicd/proto/adminpb"
 )
 
@@ -114,9 +115,12 @@ func (i *netInterface) meet(before, after outcome) {
 	i.configure(s, min(before.plan.TxQueues, after.plan.TxQueues))
 }
 
-// apply puts an outcome in force; on error the old one stays. The caller has
-// changing.
+// apply puts an outcome in force; on error the old one stays. What is begun is
+// finished: an engine does not stop in the middle because whoever asked is gone, and
+// what it did then would be unknown. The caller has changing.
 func (i *netInterface) apply(ctx context.Context, after outcome) (framework.Effect, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changePatience)
+	defer cancel()
 	before := i.inForce()
 	i.meet(before, after)
 	effect, err := i.put(ctx, before, after)
@@ -132,13 +136,38 @@ func (i *netInterface) apply(ctx context.Context, after outcome) (framework.Effe
 // put changes what the driver and the engine do.
 func (i *netInterface) put(ctx context.Context, before, after outcome) (framework.Effect, error) {
 	if err := i.control.SetQuirks(ctx, after.values); err != nil {
-		return framework.Live, err
+		return framework.Live, i.putBack(ctx, before, err)
 	}
 	effect, err := i.control.Change(ctx, after.plan)
 	if err != nil {
-		err = errors.Join(err, i.control.SetQuirks(ctx, before.values))
+		err = i.putBack(ctx, before, err)
 	}
 	return effect, err
+}
+
+// putBack restores what was in force before a change that failed with err: the
+// quirks, and the plan if it is not known what came of the change. It has its own
+// time, since the change's may be over.
+func (i *netInterface) putBack(ctx context.Context, before outcome, err error) error {
+	if errors.Is(err, plugin.ErrExited) {
+		return err // there is nobody any more
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	defer cancel()
+	back := i.control.SetQuirks(ctx, before.values)
+	if back == nil && unanswered(err) {
+		_, back = i.control.Change(ctx, before.plan)
+	}
+	if back != nil {
+		return fmt.Errorf("%w; and what was before could not be restored: %w", err, back)
+	}
+	return err
+}
+
+// unanswered tells whether a driver may have done what it was asked although there
+// was an error.
+func unanswered(err error) bool {
+	return errors.Is(err, plugin.ErrTimeout) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // change is a change that was thought through and not made yet.

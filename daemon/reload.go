@@ -84,7 +84,7 @@ func commitAll(ctx context.Context, changes []*change) error {
 		}
 		for _, done := range changes[:n] {
 			if undo := done.undo(ctx); undo != nil {
-				err = errors.Join(err, fmt.Errorf("and what was changed before could not be undone: %w", undo))
+				err = fmt.Errorf("%w; and what was changed before could not be undone: %w", err, undo)
 			}
 		}
 		return err
