@@ -177,9 +177,9 @@ func (r *region) Read(offset uint32, size int) uint32 {
 	case !r.inside(offset, size):
 		return bus.GoneOf(size)
 	case r.bar.io():
-		return r.qtest.inPort(r.bar.addr+uint64(offset), size)
+		return r.qtest.inPort(r.bar.addr+uint64(offset), size) & bus.GoneOf(size)
 	}
-	return r.qtest.read(r.bar.addr+uint64(offset), size)
+	return r.qtest.read(r.bar.addr+uint64(offset), size) & bus.GoneOf(size)
 }
 
 // Write implements bus.Region.

@@ -180,8 +180,9 @@ func startRings(t *c) {
 	}
 }
 
-// burstOf is how many frames at a time go around a ring.
-func burstOf(descriptors int) int { return min(16, descriptors/2) }
+// burstOf is how many frames at a time go around a ring, in which each may take a
+// descriptor besides the one for its bytes.
+func burstOf(descriptors int) int { return min(16, (descriptors-1)/2) }
 
 // roundReceive receives so many frames.
 func (t *c) roundReceive(n *rig.Net, frames int) {

@@ -67,7 +67,7 @@ func transmitFull(t *c) {
 		for n.Put(0, f, len(f), framework.Packet{Flags: framework.Completion}) {
 			sent++
 		}
-		if sent > n.Config.TxDescriptors-1 || sent < n.Config.TxDescriptors/2 {
+		if sent > n.Config.TxDescriptors-1 || sent < (n.Config.TxDescriptors-1)/2 {
 			t.Fatalf("lap %d: %d packets in a ring of %d", lap, sent, n.Config.TxDescriptors)
 		}
 		if n.Queues.Tx[0].Pending() || n.Reap(0) != 0 {

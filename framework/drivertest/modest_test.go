@@ -22,13 +22,15 @@ func (q modestTx) Put(b *framework.Batch, from int) int {
 }
 
 // modest is a driver that offers as little as a driver may: one queue pair, the
-// ordinary MTU, no feature, no filter but its own address.
+// ordinary MTU, no feature, no filter but its own address, short rings of 2^n.
 func modest() *broken {
 	return &broken{Driver: e1000.New(), device: func(d *brokenDevice) {
 		d.info = func(i *framework.Info) {
 			i.Features, i.MaxTSOLen, i.MaxTSOFragments = 0, 0, 0
 			i.MaxMTU, i.MaxUnicast, i.MaxMulticast = 1500, 0, 0
 			i.MaxRxQueues, i.MaxTxQueues = 1, 1
+			rule := framework.RingRule{Min: 64, Max: 256, Multiple: framework.PowersOfTwo, Default: 128}
+			i.RxRing, i.TxRing = rule, rule
 		}
 		d.filters = func(f *framework.Filters) { f.Unicast, f.Multicast = nil, nil }
 		d.start = func(c *framework.Config) error {

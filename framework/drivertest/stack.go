@@ -110,7 +110,7 @@ func (s *stack) makePlan(o stackOptions) engine.Plan {
 	cfg := &s.net.Config
 	p := engine.Plan{
 		Settings: cfg.Settings, RxQueues: cfg.RxQueues, TxQueues: cfg.TxQueues,
-		RxDescriptors: 128, TxDescriptors: 512,
+		RxDescriptors: s.info.RxRing.Fit(128), TxDescriptors: s.info.TxRing.Fit(512),
 		Interrupts: cfg.Interrupts, LRO: owner, RxBudget: o.budget,
 	}
 	p.Features = features

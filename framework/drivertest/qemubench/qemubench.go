@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"nicd/bus/qemu"
 	"nicd/framework"
 	"nicd/framework/drivertest"
 	"nicd/framework/drivertest/rig"
@@ -44,6 +45,7 @@ const (
 	anyHash   = "QEMU's e1000 family looks up unicast addresses in the multicast table as well"
 	noPausing = "QEMU's vmxnet3 drops frames without a buffer, and the check counts on all"
 	tooFew    = "QEMU's e1000 drops a frame for which there are descriptors, but too few"
+	notKnown  = "what QEMU's model does there is not known"
 	underWay  = "an interrupt that is under way from QEMU may arrive after its vector was masked"
 )
 
@@ -146,13 +148,28 @@ func Excuses(model string) map[string]string {
 	return nil
 }
 
-// New is a bench with a driver on the model of a name.
+// other is a model of which nothing is known here but that it is one of QEMU's.
+func other(name string) modelEntry {
+	return modelEntry{name, 0, 0, lacks(map[drivertest.Ability]string{
+		drivertest.MergedFrames: notKnown, drivertest.SizedLRO: notKnown, drivertest.LengthOnlyLRO: notKnown,
+		drivertest.VerifiesV6: notKnown, drivertest.Drops: notKnown,
+	}), because(underWay, "interrupt.masked")}
+}
+
+// New is a bench with a driver on the model of a name. For one with qemu.OtherModel,
+// which no driver here is for, it lacks and excuses what holds of all of QEMU's; its
+// maps are the caller's, who knows better, to change.
 func New(d framework.Driver, model string, o Options) (drivertest.Bench, error) {
 	i := slices.IndexFunc(models, func(m modelEntry) bool { return strings.EqualFold(m.name, model) })
-	if i < 0 {
-		return drivertest.Bench{}, fmt.Errorf("QEMU has no model %q of use here", model)
+	var m modelEntry
+	switch {
+	case i >= 0:
+		m = models[i]
+	case strings.HasPrefix(model, qemu.OtherModel):
+		m = other(model)
+	default:
+		return drivertest.Bench{}, fmt.Errorf("QEMU has no model %q of use here; a driver's author names one as %sNAME", model, qemu.OtherModel)
 	}
-	m := models[i]
 	return drivertest.Bench{
 		Name: d.Describe().Name + " on QEMU " + m.name, Driver: d, Lacks: m.lacks, Excused: m.here(), Memory: rig.SharedMemory,
 		Open: func(s drivertest.Setup) (*rig.Station, error) {

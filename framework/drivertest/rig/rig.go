@@ -52,7 +52,8 @@ type Options struct {
 	Wrap func(bus.Device) bus.Device
 	// Quirks overrides what the driver declares.
 	Quirks map[string]string
-	// Config changes the configuration that Start is called with.
+	// Config changes the configuration that Start is called with. Rings that the
+	// device can't have are made the next shorter that it can.
 	Config func(*framework.Config)
 	// Kind of interrupts; the device's best if nil.
 	Kind *bus.InterruptKind
@@ -188,6 +189,7 @@ func (r *Rig) Attach() error {
 	if r.opt.Config != nil {
 		r.opt.Config(&r.Config)
 	}
+	r.Config.RxDescriptors, r.Config.TxDescriptors = r.Info.RxRing.Fit(r.Config.RxDescriptors), r.Info.TxRing.Fit(r.Config.TxDescriptors)
 	return nil
 }
 
