@@ -21,7 +21,9 @@ import (
 //	not, and, or, ( )                          also !, &&, ||; and and or are equals
 //
 // What differs: tags are looked through, so that "vlan" does not move what
-// follows it, and every keyword has to be written ("port 80 or port 443").
+// follows it, every keyword has to be written ("port 80 or port 443"), and a frame
+// that ends within a header has none of what stands there, where libpcap rejects it
+// even if it is asked for frames without.
 type Filter struct {
 	match test
 }
@@ -224,7 +226,7 @@ func (p *filterParser) addressed(direction, what string) test {
 	case "host":
 		w := p.next()
 		a, err := netip.ParseAddr(w)
-		if err != nil {
+		if err != nil || a.Zone() != "" {
 			return p.fail("%q is not an IP address (names are not looked up)", w)
 		}
 		return func(h *headers) bool { return from && h.source == a || to && h.destination == a }

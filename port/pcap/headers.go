@@ -12,11 +12,14 @@ const (
 	etherARP  = 0x0806
 	etherIPv6 = 0x86dd
 	etherQinQ = 0x88a8
+	etherPre  = 0x9100 // what switches wrote there before 802.1ad
 
-	protocolICMP   = 1
-	protocolTCP    = 6
-	protocolUDP    = 17
-	protocolICMPv6 = 58
+	protocolICMP     = 1
+	protocolTCP      = 6
+	protocolUDP      = 17
+	protocolFragment = 44 // IPv6's fragment header
+	protocolICMPv6   = 58
+	protocolSCTP     = 132 // has ports where TCP and UDP have them (RFC 9260 section 3.1)
 )
 
 // headers is what is known of a packet. Fields that it does not have are zero.
@@ -26,7 +29,7 @@ type headers struct {
 	tagged              bool
 	vlan                uint16
 	etherType           uint16
-	protocol            uint8 // of IP
+	protocol            uint8 // of IP, or of what it is a fragment of
 	source, destination netip.Addr
 	ports               bool
 	from, to            uint16
@@ -40,7 +43,7 @@ func (h *headers) parse(frame []byte) {
 			return
 		}
 		h.etherType = binary.BigEndian.Uint16(frame[at-2:])
-		if h.etherType != etherTag && h.etherType != etherQinQ {
+		if h.etherType != etherTag && h.etherType != etherQinQ && h.etherType != etherPre {
 			break
 		}
 		if len(frame) >= at+2 && !h.tagged {
@@ -72,17 +75,23 @@ func (h *headers) parseIPv4(ip []byte) {
 	h.parsePorts(ip, int(ip[0]&15)*4)
 }
 
+const ipv6Len = 40 // RFC 8200 section 3
+
 func (h *headers) parseIPv6(ip []byte) {
-	if len(ip) < 40 {
+	if len(ip) < ipv6Len {
 		return
 	}
 	h.protocol = ip[6]
 	h.source, h.destination = netip.AddrFrom16([16]byte(ip[8:])), netip.AddrFrom16([16]byte(ip[24:]))
-	h.parsePorts(ip, 40)
+	if h.protocol == protocolFragment && len(ip) > ipv6Len {
+		h.protocol = ip[ipv6Len] // libpcap looks for the ports of no fragment
+		return
+	}
+	h.parsePorts(ip, ipv6Len)
 }
 
 func (h *headers) parsePorts(ip []byte, at int) {
-	if h.protocol != protocolTCP && h.protocol != protocolUDP || len(ip) < at+4 {
+	if h.protocol != protocolTCP && h.protocol != protocolUDP && h.protocol != protocolSCTP || len(ip) < at+4 {
 		return
 	}
 	h.ports = true
@@ -97,7 +106,7 @@ func Summary(frame []byte) string {
 	if h.tagged {
 		text = fmt.Sprintf("vlan %d ", h.vlan)
 	}
-	kind := map[uint8]string{protocolICMP: "icmp", protocolTCP: "tcp", protocolUDP: "udp", protocolICMPv6: "icmp6"}[h.protocol]
+	kind := map[uint8]string{protocolICMP: "icmp", protocolTCP: "tcp", protocolUDP: "udp", protocolICMPv6: "icmp6", protocolSCTP: "sctp"}[h.protocol]
 	if kind == "" {
 		kind = fmt.Sprintf("ip protocol %d", h.protocol)
 	}

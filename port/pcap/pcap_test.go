@@ -141,6 +141,7 @@ func TestFilterMistakes(t *testing.T) {
 		"port":                   "a number is missing",
 		"port 65536":             `"65536" is not a number`,
 		"host nowhere":           `"nowhere" is not an IP address`,
+		"host fe80::1%eth0":      `"fe80::1%eth0" is not an IP address`,
 		"net 10.0.0.1/8":         `"10.0.0.1/8" is not a network`,
 		"tcp and":                "something is missing at the end",
 		"(tcp":                   "a parenthesis is not closed",
