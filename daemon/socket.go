@@ -78,11 +78,15 @@ func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 		// Link and not rename: it fails if another process was faster.
 		err = os.Link(hidden, path)
 	}
+	var made os.FileInfo
+	if err == nil {
+		made, err = os.Lstat(hidden)
+	}
 	if err != nil {
 		listener.Close()
 		return nil, fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
-	return &privateListener{UnixListener: listener, path: path}, nil
+	return &privateListener{UnixListener: listener, path: path, made: made}, nil
 }
 
 // waitTurn locks a directory until the file is closed. Of two that find what a dead
@@ -166,14 +170,20 @@ type borrowedListener struct{ *privateListener }
 func (l borrowedListener) Close() error { return l.SetDeadline(time.Unix(1, 0)) }
 
 // privateListener removes its socket when it is closed: before it stops listening,
-// since a path where nobody listens may be somebody else's by the time.
+// since a path where nobody listens may be somebody else's by the time. It is
+// somebody else's already if the socket was removed meanwhile and another nicd made
+// one there; that one stays.
 type privateListener struct {
 	*net.UnixListener
 	path string
+	made os.FileInfo // the socket
 }
 
 func (l *privateListener) Close() error {
-	err := os.Remove(l.path)
+	st, err := os.Lstat(l.path)
+	if err == nil && os.SameFile(st, l.made) {
+		err = os.Remove(l.path)
+	}
 	if errors.Is(err, os.ErrNotExist) {
 		err = nil
 	}

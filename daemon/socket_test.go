@@ -84,3 +84,29 @@ func TestSocketRace(t *testing.T) {
 		}
 	}
 }
+
+// Who stops after its socket was removed, and another took the path, leaves the
+// other's alone.
+func TestSocketOfAnother(t *testing.T) {
+	path := pathOf(t, 40)
+	first, err := adminSocket.listenPrivate(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	second, err := adminSocket.listenPrivate(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn.Close()
+}
