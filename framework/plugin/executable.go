@@ -13,6 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// maxProgram is how long a plugin's file may be: its copy is memory. A driver with
+// its symbols has some 20 MB.
+const maxProgram = 1 << 30
+
 // openExecutable opens the file to run and says what its sha256 is, which has to
 // be want unless that is "". What was summed is what runs: the process is made
 // from the descriptor returned, that of a sealed copy, so that nothing can be
@@ -51,6 +55,10 @@ func openProgram(path string) (*os.File, error) {
 		err = &Error{Plugin: path, Op: "start", Err: ErrNotExecutable,
 			Detail: fmt.Sprintf("mode is %v: a plugin is a file with the execute bit (chmod +x)", st.Mode())}
 	}
+	if err == nil && st.Size() > maxProgram {
+		err = &Error{Plugin: path, Op: "start", Err: ErrNotPlugin,
+			Detail: fmt.Sprintf("the file has %d bytes, a plugin at most %d", st.Size(), maxProgram)}
+	}
 	if err != nil {
 		f.Close()
 		return nil, err
@@ -66,7 +74,7 @@ func sealedCopy(f *os.File) (exe *os.File, sum string, err error) {
 	}
 	defer c.Close() // a file that is open for writing can't be executed
 	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(c, hash), f); err != nil {
+	if _, err := io.Copy(io.MultiWriter(c, hash), io.LimitReader(f, maxProgram)); err != nil {
 		return nil, "", err
 	}
 	if exe, err = seal(c); err != nil {

@@ -2,10 +2,13 @@ package plugin
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -27,6 +30,30 @@ func TestWordsAreBounded(t *testing.T) {
 		d := Description{Description: framework.Description{Name: "nic"}, Knows: []framework.QuirkInfo{q}}
 		if err := d.Check(); !errors.Is(err, framework.ErrInfo) {
 			t.Errorf("quirk %.40v: %v", q, err)
+		}
+	}
+}
+
+// A plugin has none of the descriptors that nicd itself was given at its start, such
+// as another interface's TAP device.
+func TestNothingIsInherited(t *testing.T) {
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], 0); err != nil { // as exec leaves them
+		t.Fatal(err)
+	}
+	defer closeAll(pipe[:])
+	given, err := os.Readlink("/proc/self/fd/" + itoa(pipe[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, _ := start(t, "good")
+	has, err := filepath.Glob("/proc/" + itoa(p.PID()) + "/fd/*")
+	if err != nil || len(has) < 3 {
+		t.Fatal(has, err)
+	}
+	for _, fd := range has {
+		if what, _ := os.Readlink(fd); what == given {
+			t.Errorf("the plugin has %s: %s", fd, what)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -42,6 +43,9 @@ func newProc(name string) *proc {
 // start runs exe with env; files become descriptors from 3 on, and the last of
 // them is exe, which is what is executed, not whatever its path is now.
 func (p *proc) start(exe *os.File, env []string, files ...*os.File) error {
+	if err := keepDescriptors(); err != nil {
+		return err
+	}
 	outR, outW, err := os.Pipe()
 	if err != nil {
 		return err
@@ -74,6 +78,22 @@ func (p *proc) start(exe *os.File, env []string, files ...*os.File) error {
 	readers.Go(func() { p.readStdout(outR) })
 	readers.Go(func() { p.stderr.read(errR) })
 	go p.wait(&readers, outR, errR)
+	return nil
+}
+
+// keepDescriptors keeps from the programs that this process starts what it has
+// inherited itself: TAP devices that somebody opened for it, or what a shell left open.
+// What Go opens they do not get anyway.
+func keepDescriptors() error {
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return err
+	}
+	for _, entry := range fds {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
 	return nil
 }
 

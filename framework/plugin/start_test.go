@@ -75,6 +75,19 @@ func TestNoProgram(t *testing.T) {
 	mustFail(t, o, ErrNotPlugin, "exec format")
 }
 
+// A file that is no program by its size is not copied to memory to find that out.
+func TestHugeFile(t *testing.T) {
+	o, _ := options(t, "good")
+	o.Path = filepath.Join(t.TempDir(), "plugin")
+	if err := os.WriteFile(o.Path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(o.Path, 1<<42); err != nil {
+		t.Fatal(err)
+	}
+	mustFail(t, o, ErrNotPlugin, "4398046511104 bytes")
+}
+
 func sum(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
