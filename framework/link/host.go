@@ -54,6 +54,7 @@ type Host struct {
 	owners   owners
 	queues   []hostQueue
 	events   atomic.Pointer[Events]
+	near     atomic.Pointer[Lower] // the engine's end, if that is in this process
 	onBroken func(*Violation)
 	spin     int
 

@@ -102,12 +102,22 @@ func (h *Host) Send(queue int, b *framework.Batch) int {
 	n, wake, v := q.send(b)
 	q.mu.Unlock()
 	if wake {
-		q.engine.Load().Signal()
+		q.wakeEngine()
 	}
 	if v != nil {
 		h.broken(v)
 	}
 	return n
+}
+
+// wakeEngine tells the sleeping engine that there is something to send. In this
+// process it may send it before this returns. No lock is held.
+func (q *hostQueue) wakeEngine() {
+	if l := q.host.near.Load(); l != nil {
+		l.wakeTx(q.index)
+		return
+	}
+	q.engine.Load().Signal()
 }
 
 // lockSender locks the queue in use that a sender means.

@@ -54,7 +54,15 @@ func newHost(t testing.TB, o Options, broken func(*Violation)) *Host {
 
 func newLower(t testing.TB, h *Host) *Lower {
 	t.Helper()
+	return newLowerOf(t, h, nil)
+}
+
+// newLowerOf is newLower for an engine that the host's senders call, if near is the
+// host.
+func newLowerOf(t testing.TB, h, near *Host) *Lower {
+	t.Helper()
 	l, err := NewLower(LowerOptions{
+		Host:   near,
 		Memory: h.Memory(), Events: h.Events(), Generation: h.Generation(), Base: 1 << 20,
 		Fault: func(err error) { t.Errorf("lower end: %v", err) },
 	})
@@ -210,13 +218,17 @@ func makePacket(r *rand.Rand, h *Host, b *framework.Batch, bufs []framework.Buff
 // every buffer is where it belongs.
 func TestEcho(t *testing.T) {
 	const packets = 5000
-	for _, senders := range []int{1, 3} {
+	for _, senders := range []int{1, 3, 4} {
 		h := newHost(t, small, func(v *Violation) { t.Errorf("%v", v) })
-		e := startEcho(newLower(t, h))
-		var last [2][3]atomic.Uint64
+		var near *Host // once more with senders that call the engine
+		if senders == 4 {
+			near = h
+		}
+		e := startEcho(newLowerOf(t, h, near))
+		var last [2][4]atomic.Uint64
 		var got atomic.Uint64
 		all := make(chan struct{})
-		wake := [2][3]chan struct{}{}
+		wake := [2][4]chan struct{}{}
 		p := &port{}
 		p.deliver = func(queue int, b *framework.Batch) {
 			var back []framework.Buffer
@@ -327,7 +339,10 @@ func TestNoWakeIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := startEcho(newLower(t, h))
+	noWakeIsLost(t, h, startEcho(newLower(t, h)), rounds)
+}
+
+func noWakeIsLost(t *testing.T, h *Host, e *echo, rounds int) {
 	back := make(chan struct{})
 	ready := make(chan struct{}, 1)
 	p := &port{
@@ -364,7 +379,7 @@ func TestNoWakeIsLost(t *testing.T) {
 	}
 	h.Stop()
 	e.close()
-	if n := h.QueueStats(0).Sleeps; n < rounds/10 {
+	if n := h.QueueStats(0).Sleeps; n < uint64(rounds/10) {
 		t.Errorf("the receiver slept %d times only: the test proves nothing", n)
 	}
 	h.Close()

@@ -20,6 +20,10 @@ type LowerOptions struct {
 	Base uint64
 	// Generation is the host's when it made this engine; 0 accepts any.
 	Generation uint32
+	// Host is the other end if that is in this process: it then calls the waker of
+	// transmit in the sender's goroutine, instead of by way of the event and the
+	// goroutine that waits for it. Nil is another process.
+	Host *Host
 	// Fault is told, once, that the host's rings hold garbage. It must not
 	// block. The Lower takes nothing more from then on.
 	Fault func(error)
@@ -35,6 +39,7 @@ type Lower struct {
 	dma     *DMA
 	queues  []lowerQueue
 	events  Events
+	host    *Host // or nil
 	report  func(error)
 	failed  atomic.Pointer[Violation]
 	closing atomic.Bool
@@ -73,6 +78,7 @@ func NewLower(o LowerOptions) (*Lower, error) {
 		dma:     layout.newDMA(o.Memory, o.Base),
 		queues:  make([]lowerQueue, layout.Queues),
 		events:  o.Events,
+		host:    o.Host,
 		report:  o.Fault,
 	}
 	for i := range l.queues {
@@ -80,6 +86,9 @@ func NewLower(o LowerOptions) (*Lower, error) {
 	}
 	for i := range l.queues {
 		l.joined.Go(func() { l.wait(i) })
+	}
+	if l.host != nil {
+		l.host.near.Store(l)
 	}
 	return l, nil
 }
@@ -113,8 +122,12 @@ func (l *Lower) Err() error {
 	return nil
 }
 
-// Close ends the link's goroutines. The tasks have stopped.
+// Close ends the link's goroutines. The tasks have stopped. A sender may still be on
+// its way to the waker of one, for which that is ready.
 func (l *Lower) Close() {
+	if l.host != nil {
+		l.host.near.CompareAndSwap(l, nil)
+	}
 	l.closing.Store(true)
 	for _, e := range l.events.Engine {
 		e.Signal()
@@ -194,6 +207,13 @@ func (l *Lower) ArmTx(queue int) bool { return l.queues[queue].tx.arm() }
 // SetWaker sets what to call when a sleeping task of a queue has work.
 func (l *Lower) SetWaker(queue int, rx, tx func()) {
 	l.queues[queue].wakers.Store(&wakers{rx: rx, tx: tx})
+}
+
+// wakeTx calls a queue's waker of transmit.
+func (l *Lower) wakeTx(queue int) {
+	if w := l.queues[queue].wakers.Load(); w != nil {
+		w.tx() // an engine that has none yet looks by itself when it starts
+	}
 }
 
 // wait turns the host's signals into calls of a queue's wakers.

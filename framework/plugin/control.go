@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"sync"
 
@@ -161,7 +162,19 @@ func (r *remote) Info(ctx context.Context) (info framework.Info, err error) {
 	return info, err
 }
 
+// checkPlan refuses what nothing in another process can do: a sender here does not
+// run an engine there.
+func (r *remote) checkPlan(p *engine.Plan) error {
+	if p.InlineTx {
+		return fmt.Errorf("%w: inline transmit, of an engine in another process", engine.ErrPlan)
+	}
+	return nil
+}
+
 func (r *remote) Start(ctx context.Context, p engine.Plan) error {
+	if err := r.checkPlan(&p); err != nil {
+		return err
+	}
 	return r.process.call(ctx, "start the device", func(ctx context.Context) error {
 		_, err := r.process.rpc.Start(ctx, planTo(p))
 		return err
@@ -176,6 +189,9 @@ func (r *remote) Stop(ctx context.Context) error {
 }
 
 func (r *remote) Change(ctx context.Context, p engine.Plan) (effect framework.Effect, err error) {
+	if err := r.checkPlan(&p); err != nil {
+		return framework.Live, err
+	}
 	err = r.process.call(ctx, "change", func(ctx context.Context) error {
 		pb, err := r.process.rpc.Change(ctx, planTo(p))
 		effect = min(framework.Effect(pb.GetEffect()), framework.Reset)
@@ -185,6 +201,9 @@ func (r *remote) Change(ctx context.Context, p engine.Plan) (effect framework.Ef
 }
 
 func (r *remote) Effect(ctx context.Context, p engine.Plan) (effect framework.Effect, err error) {
+	if err := r.checkPlan(&p); err != nil {
+		return framework.Live, err
+	}
 	err = r.process.call(ctx, "ask what a change takes", func(ctx context.Context) error {
 		pb, err := r.process.rpc.Effect(ctx, planTo(p))
 		effect = min(framework.Effect(pb.GetEffect()), framework.Reset)

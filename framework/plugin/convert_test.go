@@ -60,6 +60,7 @@ func TestNothingIsLostInConversion(t *testing.T) {
 	same(t, infoFrom(infoTo(info)), info)
 
 	plan := filled[engine.Plan]()
+	plan.InlineTx = false // never gets this far
 	got, err := planFrom(planTo(plan))
 	if err != nil {
 		t.Fatal(err)

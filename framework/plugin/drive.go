@@ -30,6 +30,7 @@ type DriveConfig struct {
 	Memory     *bus.Memory
 	Events     link.Events
 	Generation uint32
+	Host       *link.Host        // if it is in this process; else nil
 	Quirks     map[string]string // effective values; others have their default
 
 	corrupt func() // called after the link was found corrupt
@@ -58,7 +59,7 @@ func newDriven(ctx context.Context, d framework.Driver, dev bus.Device, c DriveC
 	}
 	e := &driven{bus: dev, memory: c.Memory}
 	lower, err := link.NewLower(link.LowerOptions{
-		Memory: c.Memory, Events: c.Events, Generation: c.Generation, Base: base,
+		Memory: c.Memory, Events: c.Events, Generation: c.Generation, Base: base, Host: c.Host,
 		Fault: func(err error) {
 			c.Log.Error().Err(err).Msg("the link to nicd is corrupt: no more packets")
 			if c.corrupt != nil {
