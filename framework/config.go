@@ -96,7 +96,9 @@ type VectorPlan struct {
 type Settings struct {
 	MTU      int
 	MAC      MAC
-	Features Features // effective: everything in it the device offers
+	// Features are effective: the device offers each of them. LRO never comes without
+	// RxChecksum, nor, by the quirk vlan-one-switch, VLANInsert without VLANStrip.
+	Features Features
 	RSS      RSS
 }
 

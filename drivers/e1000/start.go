@@ -24,9 +24,6 @@ type run struct {
 
 // Start resets the device and sets it up from nothing. Receive is enabled last.
 func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
-	if err := check(&cfg.Settings); err != nil {
-		return framework.Queues{}, err
-	}
 	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues), totals: make([]uint64, len(statistics))}
 	buffer, err := bufferSize(cfg.Buffers.Size)
 	if err != nil {
@@ -193,21 +190,10 @@ func (d *device) Stop(ctx context.Context) error {
 	return d.quiet(ctx)
 }
 
-// check tells whether the device can run with s, which keeps to Info.
-func check(s *framework.Settings) error {
-	if s.Features.Has(framework.VLANInsert) && !s.Features.Has(framework.VLANStrip) {
-		return fmt.Errorf("e1000: %w: vlan-insert without vlan-strip", framework.ErrUnsupported)
-	}
-	return nil
-}
-
 // Plan: frame size and RSS are set up with the rings. The switch for tags is one for
 // packets that the device was given before, too: they would go without theirs, into
 // another VLAN.
 func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
-	if err := check(&next); err != nil {
-		return framework.Reset, err
-	}
 	now := &d.run.cfg.Settings
 	if now.Features.Has(framework.VLANInsert) && !next.Features.Has(framework.VLANStrip) {
 		return framework.Reset, nil
@@ -215,7 +201,7 @@ func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
 	return framework.EffectOf(now, &next), nil
 }
 
-// Apply writes the registers that hold settings. Plan has checked them.
+// Apply writes the registers that hold settings.
 func (d *device) Apply(next framework.Settings) error {
 	r := d.run
 	was := r.cfg.Settings

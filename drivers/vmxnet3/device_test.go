@@ -170,11 +170,6 @@ func TestLROToggle(t *testing.T) {
 		}
 		n.Apply(framework.Live, func(s *framework.Settings) { s.Features |= framework.LRO })
 	}
-	next := n.Config.Settings
-	next.Features &^= framework.RxChecksum
-	if _, err := n.Device.Plan(next); !errors.Is(err, framework.ErrUnsupported) {
-		t.Errorf("LRO without rx-csum: %v", err)
-	}
 }
 
 // TestVariations runs a load over every way in which devices in the field are

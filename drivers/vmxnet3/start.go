@@ -28,9 +28,6 @@ func (r *run) rxDescs() []queueDesc { return r.shared.queues[r.cfg.TxQueues:][:r
 
 // Start lays out the shared memory and activates the device.
 func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
-	if err := check(&cfg.Settings); err != nil {
-		return framework.Queues{}, err
-	}
 	r, err := d.build(cfg)
 	if err != nil {
 		return framework.Queues{}, fmt.Errorf("vmxnet3: %w", err)
@@ -95,24 +92,12 @@ func (d *device) Stop(context.Context) error {
 	return nil
 }
 
-// check tells whether the device can run with s, which keeps to Info.
-func check(s *framework.Settings) error {
-	if s.Features.Has(framework.LRO) && !s.Features.Has(framework.RxChecksum) {
-		// The sums of merged packets are stale: only the verdict is good.
-		return fmt.Errorf("vmxnet3: %w: lro without rx-csum", framework.ErrUnsupported)
-	}
-	return nil
-}
-
 // Plan: MTU, RSS key and whether there is RSS are read at activation only.
 func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
-	if err := check(&next); err != nil {
-		return framework.Reset, err
-	}
 	return framework.EffectOf(&d.run.cfg.Settings, &next), nil
 }
 
-// Apply makes the device read again what has changed. Plan has checked it.
+// Apply makes the device read again what has changed.
 func (d *device) Apply(next framework.Settings) error {
 	r := d.run
 	was := r.cfg.Settings

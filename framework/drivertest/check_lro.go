@@ -20,8 +20,6 @@ var lroChecks = []*check{
 		doc: "A stream that the device merges in pieces of all sizes comes out byte for byte, around the rings."},
 	{name: "lro.toggle", features: framework.LRO, needs: []Ability{MergedFrames}, run: lroToggle,
 		doc: "LRO goes off and on with merged packets under way: none is lost, and none is merged that comes after."},
-	{name: "lro.needs-checksum", features: framework.LRO, run: lroNeedsChecksum,
-		doc: "LRO without rx-csum is refused, because a merged packet's checksum is stale."},
 	{name: "lro.hardware-only", features: framework.LRO, needs: []Ability{MergedFrames}, run: lroHardwareOnly,
 		doc: "With hardware-only as owner no packet reaches the software engine, merged or not."},
 	{name: "lro.hybrid", features: framework.LRO, needs: []Ability{MergedFrames}, run: lroHybrid,
@@ -137,16 +135,6 @@ func lroToggle(t *c) {
 		}
 		n.Change(func(s *framework.Settings) { s.Features |= framework.LRO })
 	}
-}
-
-func lroNeedsChecksum(t *c) {
-	n := t.lroNet(on{})
-	next := n.Config.Settings
-	next.Features &^= framework.RxChecksum
-	if _, err := n.Device.Plan(next); err == nil {
-		t.Error("LRO without rx-csum is planned")
-	}
-	n.RoundTrip()
 }
 
 // ownedBy runs the engine with an owner and the device merging if it has a part.

@@ -31,6 +31,9 @@ func toggleEach(t *c) {
 		if f == framework.TxChecksum {
 			off |= framework.TSO4 | framework.TSO6
 		}
+		if f == framework.VLANStrip && framework.VLANOneSwitchQuirk.Get(n.Quirks()) {
+			off |= framework.VLANInsert
+		}
 		without := n.Config.Settings
 		without.Features &^= off
 		if _, err := n.Device.Plan(without); errors.Is(err, framework.ErrUnsupported) {

@@ -611,16 +611,21 @@ func TestRefusedQuiesce(t *testing.T) {
 
 func TestPlanErrors(t *testing.T) {
 	r := newRig(t, 2, func(r *rig) {
-		r.dev.info.Features = framework.RxChecksum
+		r.dev.info.Features = framework.RxChecksum | framework.LRO | framework.VLANStrip | framework.VLANInsert
 		r.plan.Features = framework.RxChecksum
 		r.dev.info.RxRing.Multiple = 32
 	})
+	if err := r.e.opts.Quirks.Set(framework.VLANOneSwitchQuirk.Info().Name, "true"); err != nil {
+		t.Fatal(err)
+	}
 	for name, spoil := range map[string]func(*Plan){
 		"receive queues":       func(p *Plan) { p.RxQueues = 3 },
 		"transmit queues":      func(p *Plan) { p.TxQueues = 0 },
 		"steps of 32":          func(p *Plan) { p.RxDescriptors = 100 },
 		"transmit descriptors": func(p *Plan) { p.TxDescriptors = 1 << 20 },
 		"tso4":                 func(p *Plan) { p.Features |= framework.TSO4 },
+		"has to do rx-csum":    func(p *Plan) { p.Features = framework.LRO },
+		"without stripping":    func(p *Plan) { p.Features = framework.VLANInsert },
 		"MTU 20000":            func(p *Plan) { p.MTU = 20000 },
 		"vector 9":             func(p *Plan) { p.Interrupts.RxVector = []int{0, 9} },
 		"vectors are given":    func(p *Plan) { p.Interrupts.TxVector = nil },

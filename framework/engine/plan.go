@@ -50,6 +50,11 @@ func (e *Engine) checkPlan(p *Plan) error {
 		return fmt.Errorf("%w: MTU %d; the device takes %d to %d", ErrPlan, p.MTU, i.MinMTU, i.MaxMTU)
 	case p.Features&^i.Features != 0:
 		return fmt.Errorf("%w: the device does not offer %v", ErrPlan, p.Features&^i.Features)
+	case p.Features.Has(framework.LRO) && !p.Features.Has(framework.RxChecksum):
+		// The sums of merged packets are stale: only the verdict is good.
+		return fmt.Errorf("%w: a device that merges has to do rx-csum", ErrPlan)
+	case p.Features.Has(framework.VLANInsert) && !p.Features.Has(framework.VLANStrip) && framework.VLANOneSwitchQuirk.Get(e.opts.Quirks):
+		return fmt.Errorf("%w: a device with one switch for tags can't insert without stripping", ErrPlan)
 	case p.RxBudget < 0 || p.RxBudget > maxRxBudget:
 		return fmt.Errorf("%w: receive budget %d; it is at most %d", ErrPlan, p.RxBudget, maxRxBudget)
 	}
