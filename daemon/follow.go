@@ -49,9 +49,9 @@ func (i *netInterface) handle(e engine.Event) {
 			i.replan("the device's mode changed")
 		}
 	case engine.QueueReset:
-		i.log.Warn().Int("queue", e.Queue).Str("reason", e.Reason).Msg("queue was reset")
+		i.reports.Warn().Int("queue", e.Queue).Str("reason", e.Reason).Msg("queue was reset")
 	case engine.DeviceReset:
-		i.log.Warn().Str("reason", e.Reason).Msg("device was reset")
+		i.reports.Warn().Str("reason", e.Reason).Msg("device was reset")
 	case engine.DeviceLost:
 		i.fail("device lost: " + e.Reason)
 	}
@@ -79,7 +79,7 @@ func (i *netInterface) setLink(l framework.Link) {
 	if l.Up {
 		state = "up"
 	}
-	i.log.Info().Str("link", state).Int("mbps", l.Mbps).Msg("link changed")
+	i.reports.Info().Str("link", state).Int("mbps", l.Mbps).Msg("link changed")
 	i.port.LinkChanged(l)
 }
 
@@ -92,7 +92,7 @@ func (i *netInterface) replan(why string) {
 	defer cancel()
 	after, err := i.outcome(i.wish)
 	if err != nil {
-		i.log.Error().Err(err).Msg("resolving quirks and features again")
+		i.reports.Error().Err(err).Msg("resolving quirks and features again")
 		return
 	}
 	before := i.inForce()
@@ -102,10 +102,10 @@ func (i *netInterface) replan(why string) {
 	}
 	effect, err := i.apply(ctx, after)
 	if err != nil {
-		i.log.Error().Err(err).Msg("changing features")
+		i.reports.Error().Err(err).Msg("changing features")
 		return
 	}
-	i.log.Info().Str("because", why).Stringer("effect", effect).
+	i.reports.Info().Str("because", why).Stringer("effect", effect).
 		Str("features", after.plan.Features.String()).Stringer("lro", after.plan.LRO).Msg("features changed")
 }
 

@@ -41,8 +41,9 @@ const stopPatience = 3 * time.Second
 // the driver's engine and nicd, and the port above. What open made is undone by
 // close, last first.
 type netInterface struct {
-	config config.Interface
-	log    zerolog.Logger
+	config  config.Interface
+	log     zerolog.Logger
+	reports zerolog.Logger // of what the driver says that happened: so many a period
 
 	address   string // of the device, for people
 	memory    *bus.Memory
@@ -83,7 +84,19 @@ type netInterface struct {
 }
 
 func newInterface(c config.Interface, d config.Driver, log zerolog.Logger) *netInterface {
-	return &netInterface{config: c, driverCfg: d, wish: wish{c, d.Quirks}, log: log.With().Str("interface", c.Name).Logger(), state: starting, hub: newHub(&c)}
+	log = log.With().Str("interface", c.Name).Logger()
+	return &netInterface{config: c, driverCfg: d, wish: wish{c, d.Quirks}, log: log, reports: reportsTo(log), state: starting, hub: newHub(&c)}
+}
+
+// A driver can report events without end, and each would be a record of nicd's own.
+// So many a period are logged.
+const (
+	reportBurst  = 200
+	reportPeriod = 10 * time.Second
+)
+
+func reportsTo(log zerolog.Logger) zerolog.Logger {
+	return log.Sample(&zerolog.BurstSampler{Burst: reportBurst, Period: reportPeriod})
 }
 
 func (i *netInterface) atClose(f func()) { i.undo = append(i.undo, f) }
