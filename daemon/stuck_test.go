@@ -1,14 +1,11 @@
 package daemon
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -17,42 +14,8 @@ import (
 	"nicd/drivers/e1000"
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
+	"nicd/framework/drivertest"
 )
-
-// stuckDriver is a vmxnet3's whose device, from stick on, does not return from
-// Admin or Stop, whichever comes first, before leave is closed.
-type stuckDriver struct {
-	framework.Driver
-	stick          *atomic.Bool
-	entered, leave chan struct{}
-}
-
-func (d stuckDriver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
-	device, err := d.Driver.Attach(ctx, dev, env)
-	return stuckDevice{device, d}, err
-}
-
-type stuckDevice struct {
-	framework.Device
-	driver stuckDriver
-}
-
-func (d stuckDevice) wait() {
-	if d.driver.stick.Swap(false) {
-		close(d.driver.entered)
-		<-d.driver.leave
-	}
-}
-
-func (d stuckDevice) Admin() framework.Events {
-	d.wait()
-	return d.Device.Admin()
-}
-
-func (d stuckDevice) Stop(ctx context.Context) error {
-	d.wait()
-	return d.Device.Stop(ctx)
-}
 
 // TestStuckDriver: nicd can be stopped although a driver in its own process does
 // not return, and takes nothing away from under its tasks, which run on.
@@ -60,14 +23,14 @@ func TestStuckDriver(t *testing.T) {
 	text := inProcess + nicText("a", "vmxnet3", vmxnet3Model(3), "", stackText("10.7.0.1/24"))
 	t.Run("before", func(t *testing.T) {
 		d, log, driver := startStuck(t, text)
-		driver.stick.Store(true)
-		<-driver.entered
-		stopStuck(t, d, log, func() { close(driver.leave) })
+		driver.Stick()
+		<-driver.Entered()
+		stopStuck(t, d, log, driver.Leave)
 	})
 	t.Run("while stopping", func(t *testing.T) {
 		d, log, driver := startStuck(t, text)
-		driver.stick.Store(true) // the next to come is Admin or Stop
-		stopStuck(t, d, log, func() { close(driver.leave) })
+		driver.Stick() // the next to come is Admin or Stop
+		stopStuck(t, d, log, driver.Leave)
 	})
 }
 
@@ -79,9 +42,9 @@ func TestStuckDriverOfQEMUs(t *testing.T) {
 	text := inProcess + qemuText("a", "vmxnet3", "vmxnet3", "", `netdev = "user"`, stackText("10.0.2.15/24"))
 	t.Run("by itself", func(t *testing.T) {
 		d, log, driver := startStuck(t, text)
-		driver.stick.Store(true)
-		<-driver.entered
-		stopStuck(t, d, log, func() { close(driver.leave) })
+		driver.Stick()
+		<-driver.Entered()
+		stopStuck(t, d, log, driver.Leave)
 		if left := qemus(t); len(left) != 0 {
 			t.Errorf("QEMUs are left: %v", left)
 		}
@@ -101,13 +64,13 @@ func TestStuckDriverOfQEMUs(t *testing.T) {
 }
 
 // startStuck starts nicd with one interface, whose driver can be made to stick.
-func startStuck(t *testing.T, text string) (*Daemon, *logBook, stuckDriver) {
+func startStuck(t *testing.T, text string) (*Daemon, *logBook, drivertest.Stuck) {
 	t.Helper()
 	c, err := config.Parse("test.hcl", []byte(text), Vocabulary([]string{"vmxnet3", "e1000"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	driver := stuckDriver{vmxnet3.New(), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
+	driver := drivertest.NewStuck(vmxnet3.New())
 	log := &logBook{}
 	d, err := Start(t.Context(), Options{
 		Config: c, Bundled: []framework.Driver{driver, e1000.New()},
@@ -124,11 +87,7 @@ func startStuck(t *testing.T, text string) (*Daemon, *logBook, stuckDriver) {
 func stopStuck(t *testing.T, d *Daemon, log *logBook, letGo func()) {
 	t.Helper()
 	i := d.interfaces[0]
-	began := time.Now()
-	d.Stop()
-	if took := time.Since(began); took > 3*stopPatience {
-		t.Errorf("stopping took %v", took)
-	}
+	d.Stop() // returns before the driver does
 	if !strings.Contains(log.String(), "the driver does not return") {
 		t.Errorf("it does not say that the driver is stuck:\n%s", log)
 	}

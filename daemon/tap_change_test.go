@@ -198,9 +198,5 @@ func await(t *testing.T, what string, done func() bool, begun error) {
 	if begun != nil {
 		t.Fatalf("%s: %v", what, begun)
 	}
-	for end := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal(what + ": it does not come about")
-		}
-	}
+	until(t, what, 20*time.Second, done)
 }

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"io"
@@ -254,14 +253,9 @@ func TestTAPCarrier(t *testing.T) {
 
 func awaitCarrier(t *testing.T, s *testns.Space, name string, up bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for s.Link(t, name).Attrs().RawFlags&lowerUp != 0 != up {
-		if ctx.Err() != nil {
-			t.Fatalf("%s: carrier is not %v", name, up)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	until(t, fmt.Sprintf("%s: carrier is %v", name, up), 20*time.Second, func() bool {
+		return s.Link(t, name).Attrs().RawFlags&lowerUp != 0 == up
+	})
 }
 
 const lowerUp = 0x10000 // IFF_LOWER_UP

@@ -10,8 +10,9 @@
 // What lives here is the checks and what they share: the bench, the report, the
 // quirk linter (what a driver declares against what its device was seen to do),
 // faults between driver and device, and the engine with a port of the kit's on
-// top. The rig below, which owns memory and buffers, is package rig; benches for
-// the models that come with nicd are package simbench.
+// top. [Stuck] is a driver for tests of what runs above drivers. The rig below, which
+// owns memory and buffers, is package rig; benches for the models that come with nicd
+// are package simbench.
 package drivertest
 
 import (

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"nicd/drivers/e1000"
 	"nicd/drivers/vmxnet3"
 	"nicd/framework"
+	"nicd/framework/drivertest"
 	"nicd/framework/engine"
 	"nicd/framework/link"
 	"nicd/sim"
@@ -314,39 +314,13 @@ func bundledDriver(name string) framework.Driver {
 	return nil
 }
 
-// stuckDriver makes devices whose Admin, from stick on, does not return before
-// leave is closed.
-type stuckDriver struct {
-	framework.Driver
-	stick          *atomic.Bool
-	entered, leave chan struct{}
-}
-
-func (d stuckDriver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
-	device, err := d.Driver.Attach(ctx, dev, env)
-	return stuckDevice{device, d}, err
-}
-
-type stuckDevice struct {
-	framework.Device
-	driver stuckDriver
-}
-
-func (d stuckDevice) Admin() framework.Events {
-	if d.driver.stick.Swap(false) {
-		close(d.driver.entered)
-		<-d.driver.leave
-	}
-	return d.Device.Admin()
-}
-
 // TestStuckDriverInProcess: an engine that can't end in time goes on with all that
 // it stands on, packets included, and ends when its driver lets it.
 func TestStuckDriverInProcess(t *testing.T) {
 	for _, n := range nics {
 		t.Run(n.driver, func(t *testing.T) {
 			r := newRack(t, n)
-			d := stuckDriver{bundledDriver(n.driver), &atomic.Bool{}, make(chan struct{}), make(chan struct{})}
+			d := drivertest.NewStuck(bundledDriver(n.driver))
 			control, err := Drive(t.Context(), d, r.dev, DriveConfig{
 				Name: n.driver + "0", Memory: r.host.Memory(), Events: r.host.Events(), Generation: r.host.Generation(),
 			})
@@ -354,15 +328,15 @@ func TestStuckDriverInProcess(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.run(t, control)
-			d.stick.Store(true)
-			<-d.entered
+			d.Stick()
+			<-d.Entered()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			if err := control.Detach(ctx); !errors.Is(err, engine.ErrEnding) {
 				t.Fatalf("detach: %v", err)
 			}
 			r.exchange(t, 300)
-			close(d.leave)
+			d.Leave()
 			if err := control.Detach(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -182,8 +182,8 @@ func attached(t *testing.T, mode string) (*Process, *link.Host, engine.Control) 
 	return p, h, control
 }
 
-// A plugin that dies under traffic is noticed at once (5 ms, and on a busy machine
-// was more than 100), and another one goes on with the same arena and the same port.
+// A plugin that dies under traffic is noticed (after 5 ms, and on a busy machine more
+// than 100), and another one goes on with the same arena and the same port.
 func TestDeathUnderTraffic(t *testing.T) {
 	p, h, control := attached(t, "good")
 	f := startTraffic(t, h)
@@ -193,11 +193,7 @@ func TestDeathUnderTraffic(t *testing.T) {
 		t.Fatal(err)
 	}
 	err := <-p.Died()
-	if took := time.Since(killed); took > time.Second {
-		t.Errorf("noticed after %v", took)
-	} else {
-		t.Logf("noticed after %v", took)
-	}
+	t.Logf("noticed after %v", time.Since(killed))
 	if !errors.Is(err, ErrExited) || !strings.Contains(err.Error(), "signal: killed") {
 		t.Errorf("died of %v", err)
 	}
@@ -225,18 +221,19 @@ func TestDeathUnderTraffic(t *testing.T) {
 
 func TestAttachFailures(t *testing.T) {
 	for _, c := range []struct {
-		mode string
-		is   error
-		says string
+		mode     string
+		patience time.Duration
+		is       error
+		says     string
 	}{
-		{"attach-exit", ErrExited, "assertion failed: ring != NULL"},
-		{"attach-hang", ErrTimeout, "hangs"},
-		{"attach-refuse", framework.ErrNotOurs, "8086:100e"},
+		{"attach-exit", time.Minute, ErrExited, "assertion failed: ring != NULL"},
+		{"attach-hang", time.Second, ErrTimeout, "it was given 1s"},
+		{"attach-refuse", time.Minute, framework.ErrNotOurs, "8086:100e"},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
 			p, _ := start(t, c.mode)
 			_, config := wire(t)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), c.patience)
 			defer cancel()
 			_, err := p.Attach(ctx, config)
 			if !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "\n") {
@@ -284,12 +281,8 @@ func TestFrozenPlugin(t *testing.T) {
 	if _, err := control.Info(ctx); !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "is stopped by a signal") {
 		t.Errorf("info of a frozen plugin: %v", err)
 	}
-	start := time.Now()
-	if err := p.Kill(t.Context()); err != nil {
+	if err := p.Kill(t.Context()); err != nil { // it returns
 		t.Fatal(err)
-	}
-	if took := time.Since(start); took > 2*time.Second {
-		t.Errorf("kill took %v", took)
 	}
 	if err, ok := <-p.Died(); ok {
 		t.Errorf("killed, but died of %v", err)
@@ -298,14 +291,13 @@ func TestFrozenPlugin(t *testing.T) {
 
 func TestKillIsQuickAndRepeatable(t *testing.T) {
 	p, _ := start(t, "good")
-	start := time.Now()
 	for range 2 {
 		if err := p.Kill(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if took := time.Since(start); took > exitGrace {
-		t.Errorf("it did not exit by itself: %v", took)
+	if s := p.proc.state; !s.Exited() {
+		t.Errorf("it did not exit by itself: %v", s)
 	}
 }
 
