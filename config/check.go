@@ -52,8 +52,13 @@ func (d *decoder) checkDrivers(c *Config) {
 			d.problem(d.at(i.Origin, "driver"), "unknown driver %q of interface %s%s", i.Driver, i.Name, hint)
 			continue
 		}
-		if _, ok := c.Driver(i.Driver); !ok {
-			c.Drivers = append(c.Drivers, Driver{Name: i.Driver, Mode: Plugin})
+		r, ok := c.Driver(i.Driver)
+		if !ok {
+			r = Driver{Name: i.Driver, Mode: Plugin}
+			c.Drivers = append(c.Drivers, r)
+		}
+		if err := i.CheckTxHandoff(r.Mode); err != nil {
+			d.problem(d.at(i.Origin, "tx_handoff"), "%v", err)
 		}
 	}
 }

@@ -19,6 +19,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -103,6 +104,28 @@ const (
 	INTx           Interrupts = "intx"
 )
 
+// TxHandoff is who gives packets to send to the device. The zero value is Abdicate.
+type TxHandoff string
+
+// Ways of transmit, in iflib's words.
+const (
+	Abdicate TxHandoff = "abdicate" // the queue's task, to which senders leave them
+	Inline   TxHandoff = "inline"   // a sender that finds the queue's task asleep
+)
+
+// CheckTxHandoff says why an interface whose driver runs in this mode can't do so.
+func (i *Interface) CheckTxHandoff(m Mode) error {
+	switch {
+	case i.TxHandoff != Inline:
+		return nil
+	case m != InProcess:
+		return fmt.Errorf("tx_handoff can't be \"inline\" with driver %q in mode \"plugin\": a sender in nicd can't do the work of a plugin's process", i.Driver)
+	case i.CPUs != nil:
+		return errors.New("tx_handoff can't be \"inline\" with cpus: tasks that poll for ever leave nothing for senders to do")
+	}
+	return nil
+}
+
 // Interface is one NIC. Zero numbers leave the choice to nicd and the driver;
 // ranges of the device are checked when it is attached.
 type Interface struct {
@@ -122,7 +145,8 @@ type Interface struct {
 	RxBudget                     int           // packets a poll
 	Spin                         time.Duration // how long an idle task looks before it sleeps
 	CPUs                         []int         // per queue
-	Promiscuous                  bool          // receive what is for others, too
+	TxHandoff                    TxHandoff
+	Promiscuous                  bool // receive what is for others, too
 
 	Features []framework.FeatureSetting
 	Quirks   []framework.QuirkSetting

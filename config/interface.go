@@ -30,6 +30,11 @@ func (d *decoder) netInterface(b *hclsyntax.Block) Interface {
 	s.duration("moderation", &i.Moderation, maxModeration)
 	s.int("rx_budget", &i.RxBudget, 1, maxBudget)
 	s.duration("spin", &i.Spin, time.Second)
+	handoff := string(Abdicate)
+	if at, ok := s.choice("tx_handoff", &handoff, string(Abdicate), string(Inline)); ok {
+		s.place(i.Origin.What, "tx_handoff", at)
+	}
+	i.TxHandoff = TxHandoff(handoff)
 	s.bool("promiscuous", &i.Promiscuous)
 	s.list("cpus", cty.Number, "a CPU number", func(v cty.Value, at hcl.Range) {
 		n, _ := v.AsBigFloat().Int64()

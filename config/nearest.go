@@ -32,7 +32,7 @@ func didYouMean(name string, known []string) string {
 		return fmt.Sprintf("; did you mean %q?", n)
 	case len(known) == 0:
 		return "; there is none"
-	case len(known) > 16:
+	case len(known) > 20:
 		return ""
 	}
 	known = slices.Clone(known)

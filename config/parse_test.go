@@ -73,6 +73,7 @@ interface "x" {
   rx_budget      = 32
   spin           = "5us"
   cpus           = [1, 1, 0]
+  tx_handoff     = "abdicate"
   features {
     tso  = "software"
     tso6 = false

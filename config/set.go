@@ -30,6 +30,7 @@ var settable = []setting{
 	{"rx-budget", integer(1, maxBudget, func(i *Interface) []*int { return []*int{&i.RxBudget} })},
 	{"spin", pause(time.Second, func(i *Interface) *time.Duration { return &i.Spin })},
 	{"moderation", pause(maxModeration, func(i *Interface) *time.Duration { return &i.Moderation })},
+	{"tx-handoff", func(i *Interface, value string) error { return i.setTxHandoff(TxHandoff(value)) }},
 	{"promisc", func(i *Interface, value string) (err error) { i.Promiscuous, err = onOff(value); return err }},
 }
 
@@ -137,6 +138,14 @@ func (i *Interface) setQuirk(name, value, origin string) {
 
 func (i *Interface) dropQuirk(name, origin string) {
 	i.Quirks = slices.DeleteFunc(i.Quirks, func(q framework.QuirkSetting) bool { return q.Name == name && q.Origin == origin })
+}
+
+func (i *Interface) setTxHandoff(h TxHandoff) error {
+	if h != Abdicate && h != Inline {
+		return fmt.Errorf("it is %s or %s", Abdicate, Inline)
+	}
+	i.TxHandoff = h
+	return nil
 }
 
 func integer(least, most int, fields func(*Interface) []*int) func(*Interface, string) error {

@@ -31,6 +31,8 @@ func TestSet(t *testing.T) {
 		{"rx-budget=16 spin=50us moderation=100us", func(i *Interface) {
 			i.RxBudget, i.Spin, i.Moderation = 16, 50*time.Microsecond, 100*time.Microsecond
 		}},
+		{"tx-handoff=inline", func(i *Interface) { i.TxHandoff = Inline }},
+		{"tx-handoff=inline tx-handoff=abdicate", func(i *Interface) { i.TxHandoff = Abdicate }},
 		{"promisc=on", func(i *Interface) { i.Promiscuous = true }},
 		{"promisc=on promisc=off", func(*Interface) {}},
 		{"tso=off", func(i *Interface) { wants(i, framework.TSO4|framework.TSO6, framework.WantOff) }},
@@ -79,6 +81,7 @@ func TestSetRefuses(t *testing.T) {
 		"spin=5":            "such as 50us",
 		"spin=2s":           "from 0s to 1s",
 		"promisc=true":      "on or off",
+		"tx-handoff=maybe":  "abdicate or inline",
 		"lro=maybe":         "on, off, software, hardware or hybrid",
 		"tso=hardware":      "on, off or software",
 		"rx-csum=software":  "on or off",

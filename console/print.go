@@ -61,6 +61,7 @@ func Interface(w io.Writer, d *adminpb.InterfaceDetail) {
 	fmt.Fprintf(w, "  LRO owner   %s\n", i.LroOwner)
 	fmt.Fprintf(w, "  interrupts  %s\n", d.Interrupts)
 	fmt.Fprintf(w, "  polling     at most %d packets a poll, idle queues looked at for %s, promiscuous %s\n", d.RxBudget, d.Spin, onOff(d.Promiscuous))
+	fmt.Fprintf(w, "  transmit    %s\n", handoffText(d.TxHandoff))
 	fmt.Fprintf(w, "  buffers     %d of %d bytes, arena %s\n\n", d.Buffers, d.BufferSize, bytesText(d.ArenaBytes))
 
 	t := newTable("FEATURE", "STATE", "BECAUSE")
@@ -105,6 +106,14 @@ func Drivers(w io.Writer, list []*adminpb.Driver) {
 		t.row(d.Name, d.Version, d.Source, strings.Join(ids, " "), orDash(strings.Join(d.Interfaces, " ")))
 	}
 	t.print(w, nil)
+}
+
+// handoffText says who gives packets to the device.
+func handoffText(handoff string) string {
+	if handoff == "inline" {
+		return "inline: by who sends, if the queue's task is asleep"
+	}
+	return handoff + ": by the queue's task"
 }
 
 // orDash is what stands in a column that has nothing to say.

@@ -50,6 +50,9 @@ func (i *netInterface) outcome(w wish) (o outcome, err error) {
 	i.mu.Lock()
 	info, link := i.info, i.link
 	i.mu.Unlock()
+	if err := w.config.CheckTxHandoff(i.driverCfg.Mode); err != nil {
+		return o, fmt.Errorf("interface %s: %w", i.config.Name, err)
+	}
 	if o.quirks, err = framework.ResolveQuirks(i.quirkSources(w, i.facts(info, link))); err != nil {
 		return o, fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
@@ -301,6 +304,7 @@ func differences(before, after outcome) []difference {
 	add("rx-budget", budgetText(a), budgetText(b), func(p, after *engine.Plan) { p.RxBudget = after.RxBudget })
 	add("spin", spinText(a), spinText(b), func(p, after *engine.Plan) { p.SpinMicros = after.SpinMicros })
 	add("cpus", fmt.Sprint(a.CPUs), fmt.Sprint(b.CPUs), func(p, after *engine.Plan) { p.CPUs, p.SpinMicros, p.Restart = after.CPUs, after.SpinMicros, true })
+	add("tx-handoff", handoffText(a), handoffText(b), func(p, after *engine.Plan) { p.InlineTx = after.InlineTx })
 	add("promisc", onOffText(a.Filters.Promiscuous), onOffText(b.Filters.Promiscuous), func(p, after *engine.Plan) { p.Filters = after.Filters })
 	for n := range list {
 		list[n].restart = list[n].what == "cpus" // tasks are placed when they are made
@@ -347,6 +351,13 @@ func spinText(p *engine.Plan) string {
 		return "for ever"
 	}
 	return (time.Duration(p.SpinMicros) * time.Microsecond).String()
+}
+
+func handoffText(p *engine.Plan) string {
+	if p.InlineTx {
+		return string(config.Inline)
+	}
+	return string(config.Abdicate)
 }
 
 func onOffText(on bool) string {

@@ -300,7 +300,7 @@ func (o *openedDevice) attach(ctx context.Context, i *netInterface) (err error) 
 	if o.bus != nil {
 		i.control, err = plugin.Drive(ctx, i.driver.bundled, o.bus, plugin.DriveConfig{
 			Name: i.config.Name, Memory: i.memory, Events: i.host.Events(),
-			Generation: i.host.Generation(), Quirks: quirks, Log: i.log,
+			Generation: i.host.Generation(), Host: i.host, Quirks: quirks, Log: i.log,
 		})
 		if err != nil {
 			return fmt.Errorf("interface %s: %w", i.config.Name, err)

@@ -129,6 +129,7 @@ func (i *netInterface) detail() *adminpb.InterfaceDetail {
 	layout := i.host.Layout()
 	r.Model, r.Revision, r.DeviceMode = i.info.Model, uint32(i.info.Revision), i.info.Mode
 	r.Interrupts = vectorText(&i.plan)
+	r.TxHandoff = handoffText(&i.plan)
 	r.Buffers = uint32(layout.Queues * (layout.RxBuffers + layout.TxBuffers))
 	r.BufferSize = uint32(layout.BufferSize)
 	r.ArenaBytes = uint64(i.memory.Size())

@@ -38,6 +38,7 @@ func makePlan(c *config.Interface, info *framework.Info, quirks *framework.Resol
 		LRO:      features.LRO,
 		RxBudget: c.RxBudget,
 		CPUs:     c.CPUs,
+		InlineTx: c.TxHandoff == config.Inline,
 	}
 	p.SpinMicros = int(c.Spin / time.Microsecond)
 	if c.CPUs != nil {

@@ -66,7 +66,8 @@ func (r *Row) nic(p func(string, ...any), port string) {
 		driver = "vmxnet3"
 	}
 	p("interface \"nic\" {")
-	p("  driver = %q\n  mtu = %d\n  rx_queues = %d\n  tx_queues = %d\n  interrupts = %q", driver, r.MTU, r.Queues, r.Queues, r.Interrupts)
+	p("  driver = %q\n  mtu = %d\n  rx_queues = %d\n  tx_queues = %d\n  interrupts = %q\n  tx_handoff = %q",
+		driver, r.MTU, r.Queues, r.Queues, r.Interrupts, r.TxHandoff)
 	p("  device \"sim\" {\n    model = %q\n    wire = \"w0\"", r.Device)
 	if r.Revision > 0 {
 		p("    revision = %d", r.Revision)

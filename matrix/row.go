@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"nicd/config"
 )
 
 // Row is one way to run a NIC, to be measured.
@@ -26,6 +28,7 @@ type Row struct {
 	Queues     int               `json:"queues"`
 	Streams    int               `json:"streams"`
 	Interrupts string            `json:"interrupts"` // "msi-x", "msi" or "intx"
+	TxHandoff  string            `json:"tx_handoff"` // "abdicate" or "inline"
 	Quirks     map[string]string `json:"quirks,omitempty"`
 	Unsafe     bool              `json:"unsafe,omitempty"`
 
@@ -60,7 +63,7 @@ const (
 // Rows are the matrix, in the order in which it is run and drawn.
 func Rows() []Row {
 	var all []Row
-	for _, group := range []func() []Row{february2020, revisions, intel, jumbo, queues, interrupts, modes, toggled, controls} {
+	for _, group := range []func() []Row{february2020, revisions, intel, jumbo, queues, interrupts, handoff, modes, toggled, controls} {
 		all = append(all, group()...)
 	}
 	return all
@@ -78,6 +81,7 @@ func row(r Row) Row {
 	set(&r.Direction, Receive)
 	set(&r.LRO, "none")
 	set(&r.Interrupts, "msi-x")
+	set(&r.TxHandoff, string(config.Abdicate))
 	set((*string)(&r.Expect), string(Moves))
 	for _, n := range []*int{&r.Queues, &r.Streams} {
 		*n = max(*n, 1)
@@ -106,7 +110,8 @@ func group(name string, rows ...Row) []Row {
 
 func february2020() []Row {
 	return group("freebsd-net, February 2020: one queue, MSI",
-		Row{ID: "2020-1", Mode: "in-process", Interrupts: "msi", Why: "Tests 1, 5 and 6: receive, LRO off."},
+		Row{ID: "2020-1", Mode: "in-process", Interrupts: "msi", Why: "Tests 1 and 6: receive, LRO off, senders abdicate."},
+		Row{ID: "2020-5", Mode: "in-process", Interrupts: "msi", TxHandoff: "inline", Why: "Test 5: the same, and who sends gives packets to the device."},
 		Row{ID: "2020-2", Mode: "in-process", Interrupts: "msi", LRO: "hardware-only", Why: "Tests 2 and 7: receive, LRO on. iflib got a hundredth of test 5 here."},
 		Row{ID: "2020-3", Mode: "in-process", Interrupts: "msi", LRO: "hardware-only", Toggles: []string{"off"},
 			Why: "Test 3: receive, LRO turned off after it was on. The old driver got zero until the end."},
@@ -178,6 +183,20 @@ func interrupts() []Row {
 	)
 }
 
+func handoff() (rows []Row) {
+	pair := func(id, what string, r Row) {
+		r.Mode, r.Queues, r.Base = "in-process", 4, id+"-inline"
+		r.ID, r.TxHandoff, r.Why = id+"-inline", "inline", what+", a sender that finds the queue's task asleep gives packets to the device."
+		rows = append(rows, r)
+		r.ID, r.TxHandoff, r.Why = id+"-abdicate", "abdicate", what+", senders leave packets to the queue's task."
+		rows = append(rows, r)
+	}
+	pair("send", "1 stream", Row{Direction: Send})
+	pair("send-8", "8 streams", Row{Direction: Send, Streams: 8})
+	pair("acknowledge", "Receive", Row{LRO: "hardware-only"})
+	return group("transmit hand-off, 4 queues, built in", rows...)
+}
+
 func modes() []Row {
 	return group("plugin or built in, 4 queues",
 		Row{ID: "built-in-none", Mode: "in-process", Queues: 4, Why: "LRO off, driver in nicd."},
@@ -237,6 +256,9 @@ func (r *Row) title() string {
 		}
 	}
 	parts := []string{device, r.Direction, "lro " + lro, fmt.Sprint("mtu ", r.MTU), fmt.Sprintf("%dq", r.Queues), r.Interrupts, r.Mode}
+	if r.TxHandoff != string(config.Abdicate) {
+		parts = append(parts, r.TxHandoff)
+	}
 	if r.Streams > 1 {
 		parts = append(parts, fmt.Sprint(r.Streams, " streams"))
 	}

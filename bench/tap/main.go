@@ -45,6 +45,8 @@ func rows() []row {
 		{Name: "vmxnet3 in-process, lro off", Base: "veth", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, lroOff)},
 		{Name: "vmxnet3 in-process, lro hybrid", Base: "vmxnet3 in-process, lro off", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, `quirks { lro-owner = "hybrid" }`)},
 		{Name: "vmxnet3 in-process, lro hardware-only again", Base: "vmxnet3 in-process, lro off", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, "")},
+		{Name: "vmxnet3 in-process, transmit inline", Base: "veth", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, `tx_handoff = "inline"`)},
+		{Name: "vmxnet3 in-process, transmit abdicate", Base: "vmxnet3 in-process, transmit inline", Streams: 1, config: pair("in-process", "vmxnet3", vmxnet3, 2, "")},
 		{Name: "82574L in-process, lro off", Base: "veth", Streams: 1, config: pair("in-process", "e1000", i82574L, 1, lroOff)},
 		{Name: "82574L in-process, lro software", Base: "82574L in-process, lro off", Streams: 1, config: pair("in-process", "e1000", i82574L, 1, "")},
 		{Name: "veth, 8 streams", Streams: 8},

@@ -671,6 +671,7 @@ type InterfaceDetail struct {
 	RxBudget      uint32                 `protobuf:"varint,12,opt,name=rx_budget,json=rxBudget,proto3" json:"rx_budget,omitempty"` // packets a poll
 	Spin          string                 `protobuf:"bytes,13,opt,name=spin,proto3" json:"spin,omitempty"`                          // how long an idle queue is looked at: "50µs", or "for ever"
 	Promiscuous   bool                   `protobuf:"varint,14,opt,name=promiscuous,proto3" json:"promiscuous,omitempty"`
+	TxHandoff     string                 `protobuf:"bytes,15,opt,name=tx_handoff,json=txHandoff,proto3" json:"tx_handoff,omitempty"` // who gives packets to the device: "abdicate" or "inline"
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -801,6 +802,13 @@ func (x *InterfaceDetail) GetPromiscuous() bool {
 		return x.Promiscuous
 	}
 	return false
+}
+
+func (x *InterfaceDetail) GetTxHandoff() string {
+	if x != nil {
+		return x.TxHandoff
+	}
+	return ""
 }
 
 type Feature struct {
@@ -2947,7 +2955,7 @@ const file_admin_proto_rawDesc = "" +
 	"\x05bytes\x18\x06 \x01(\x04R\x05bytes\x12 \n" +
 	"\vretransmits\x18\a \x01(\x04R\vretransmits\"&\n" +
 	"\x10InterfaceRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\xfb\x03\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x9a\x04\n" +
 	"\x0fInterfaceDetail\x126\n" +
 	"\tinterface\x18\x01 \x01(\v2\x18.nicd.admin.v1.InterfaceR\tinterface\x12\x14\n" +
 	"\x05model\x18\x02 \x01(\tR\x05model\x12\x1a\n" +
@@ -2968,7 +2976,9 @@ const file_admin_proto_rawDesc = "" +
 	"arenaBytes\x12\x1b\n" +
 	"\trx_budget\x18\f \x01(\rR\brxBudget\x12\x12\n" +
 	"\x04spin\x18\r \x01(\tR\x04spin\x12 \n" +
-	"\vpromiscuous\x18\x0e \x01(\bR\vpromiscuous\"K\n" +
+	"\vpromiscuous\x18\x0e \x01(\bR\vpromiscuous\x12\x1d\n" +
+	"\n" +
+	"tx_handoff\x18\x0f \x01(\tR\ttxHandoff\"K\n" +
 	"\aFeature\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x16\n" +
