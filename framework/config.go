@@ -94,8 +94,8 @@ type VectorPlan struct {
 
 // Settings are what can change while a device runs.
 type Settings struct {
-	MTU      int
-	MAC      MAC
+	MTU int
+	MAC MAC
 	// Features are effective: the device offers each of them. LRO never comes without
 	// RxChecksum, nor, by the quirk vlan-one-switch, VLANInsert without VLANStrip.
 	Features Features
