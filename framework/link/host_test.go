@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -453,6 +454,24 @@ func TestSendWhileStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	census(t, h, 0)
+}
+
+// TestTurnedAwayAtStart: a sender that has seen that nothing flows, and says that it
+// waits only after Start's receivers have gone to sleep, is told all the same.
+func TestTurnedAwayAtStart(t *testing.T) {
+	h := newHost(t, small, func(v *Violation) { t.Error(v) })
+	ready := make(chan struct{}, 1)
+	if err := h.Start(&port{ready: func(int) { poke(ready)() }}); err != nil {
+		t.Fatal(err)
+	}
+	q := &h.queues[0]
+	for q.counters.sleeps.Load() == 0 {
+		runtime.Gosched()
+	}
+	q.mu.Lock()
+	q.turnAway()
+	q.mu.Unlock()
+	await(t, ready, "a TxReady", 0)
 }
 
 // TestNothingReclaimedAtFirst: the first engine's buffers are not taken back from

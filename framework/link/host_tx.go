@@ -134,8 +134,7 @@ func (h *Host) lockSender(queue int) *hostQueue {
 
 func (q *hostQueue) send(b *framework.Batch) (n int, wake bool, v *Violation) {
 	if q.host.state.Load() != hostRunning {
-		q.counters.refused.Add(1)
-		q.needRoom()
+		q.turnAway()
 		return 0, false, nil
 	}
 	n, v = q.fill(b)
@@ -147,6 +146,17 @@ func (q *hostQueue) send(b *framework.Batch) (n int, wake bool, v *Violation) {
 		v = q.fetchForeign()
 	}
 	return n, q.tx.unpublished() && q.tx.publish(), v
+}
+
+// turnAway refuses a sender because nothing flows. Since that was looked at Start may
+// have come, and its receiver have looked for who waits: then it looks again. With mu
+// held.
+func (q *hostQueue) turnAway() {
+	q.counters.refused.Add(1)
+	q.needRoom()
+	if q.host.state.Load() == hostRunning {
+		q.self.Load().Signal()
+	}
 }
 
 // fetchForeign sends foreign buffers home that the engine has given back, and asks it
