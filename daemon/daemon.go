@@ -10,6 +10,7 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -105,7 +106,8 @@ func (d *Daemon) serve(listener *privateListener) {
 	d.server = grpc.NewServer(grpc.WaitForHandlers(true))
 	adminpb.RegisterAdminServer(d.server, &adminServer{daemon: d})
 	d.serving.Go(func() {
-		if err := d.server.Serve(borrowedListener{listener}); err != nil {
+		// It may be stopped before it has begun.
+		if err := d.server.Serve(borrowedListener{listener}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			d.log.Error().Err(err).Msg("the admin socket is not served any more")
 		}
 	})

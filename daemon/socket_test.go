@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/rs/zerolog"
 )
 
 // pathOf is a socket's path of so many bytes, in a directory of its own.
@@ -109,4 +111,23 @@ func TestSocketOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	conn.Close()
+}
+
+// TestStoppedBeforeServing: a daemon that ends as soon as it has begun has no trouble
+// with its socket to report.
+func TestStoppedBeforeServing(t *testing.T) {
+	for range 100 {
+		book := &logBook{}
+		d := &Daemon{log: zerolog.New(book)}
+		listener, err := adminSocket.listenPrivate(filepath.Join(t.TempDir(), "s"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.listener = listener
+		d.serve(listener)
+		d.Stop()
+		if text := book.String(); text != "" {
+			t.Fatal(text)
+		}
+	}
 }

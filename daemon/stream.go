@@ -94,14 +94,22 @@ func interrupt(ctx context.Context, conn net.Conn) (stop func() bool) {
 	return context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 }
 
-// address is the receiver's address of a family that the sender has too.
+// address is the receiver's address in a network that the sender has one in, too; if
+// there is none, one of a family that the sender has, for its gateway.
 func (s *stream) address() (netip.Addr, error) {
+	var far netip.Addr
 	for _, prefix := range s.receiver.Addresses() {
-		if _, ok := s.sender.Address(prefix.Addr()); ok {
+		switch own, ok := s.sender.Address(prefix.Addr()); {
+		case ok && own.Masked() == prefix.Masked():
 			return prefix.Addr(), nil
+		case ok && !far.IsValid():
+			far = prefix.Addr()
 		}
 	}
-	return netip.Addr{}, fmt.Errorf("%s and %s have no address family in common", s.from, s.to)
+	if !far.IsValid() {
+		return far, fmt.Errorf("%s and %s have no address family in common", s.from, s.to)
+	}
+	return far, nil
 }
 
 func (s *stream) receive(ctx context.Context, listener net.Listener) error {

@@ -165,22 +165,31 @@ func (p *Port) Close() error {
 	return nil
 }
 
-// Address is the port's first address of the family of peer.
-func (p *Port) Address(peer netip.Addr) (netip.Addr, bool) {
+// Address is the port's address in the network that peer is in or, if it has none there,
+// its first of the family of peer.
+func (p *Port) Address(peer netip.Addr) (own netip.Prefix, ok bool) {
 	for _, prefix := range p.options.Addresses {
-		if prefix.Addr().Is4() == peer.Is4() {
-			return prefix.Addr(), true
+		switch {
+		case prefix.Contains(peer):
+			return prefix, true
+		case !ok && prefix.Addr().Is4() == peer.Is4():
+			own, ok = prefix, true
 		}
 	}
-	return netip.Addr{}, false
+	return own, ok
 }
 
 // Addresses are the port's addresses, as given.
 func (p *Port) Addresses() []netip.Prefix { return p.options.Addresses }
 
-// Dial opens a TCP connection from this port.
+// Dial opens a TCP connection from this port, from the address that Address says: the
+// stack would take any, and who has no route to that could not answer.
 func (p *Port) Dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
-	return gonet.DialContextTCP(ctx, p.stack, fullAddress(to), networkProtocol(to.Addr()))
+	var from tcpip.FullAddress
+	if own, ok := p.Address(to.Addr()); ok {
+		from = fullAddress(netip.AddrPortFrom(own.Addr(), 0))
+	}
+	return gonet.DialTCPWithBind(ctx, p.stack, from, fullAddress(to), networkProtocol(to.Addr()))
 }
 
 // Listen accepts TCP connections on an address of this port; port 0 picks a
