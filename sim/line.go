@@ -116,11 +116,13 @@ func (l *line) close() {
 	l.timer.Stop()
 }
 
-// send queues copies of frames and returns how many had room.
-func (l *line) send(frames []Frame) int {
+// send queues copies of frames and returns how many had room. So many segments of the
+// first have arrived already, before there was anything to go wrong.
+func (l *line) send(frames []Frame, arrived int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.kick()
+	l.cut = max(l.cut, arrived)
 	pause := !l.port.wire.opt.NoFlowControl && len(*l.port.wire.ports.Load()) == 2
 	for i := range frames {
 		if !l.sendOne(&frames[i], pause) {
@@ -292,7 +294,7 @@ func (l *line) deliver(batch []*parcel, frames []Frame) bool {
 	ports := *l.port.wire.ports.Load()
 	pause := len(ports) == 2 && !l.port.wire.opt.NoFlowControl
 	for _, q := range ports {
-		for rest := frames; q != l.port && !l.port.wire.down.Load(); {
+		for rest := frames; q != l.port && !q.off.Load() && !l.port.wire.down.Load(); {
 			rest = rest[q.end.Receive(rest, pause):]
 			if len(rest) == 0 {
 				break

@@ -80,7 +80,9 @@ func (p *Port) send(frames []Frame) int {
 		return len(frames)
 	}
 	if l := p.line.Load(); l != nil && l.active() {
-		return l.send(frames)
+		arrived := p.cut
+		p.cut = 0
+		return l.send(frames, arrived)
 	}
 	return p.deliver(frames, !p.wire.opt.NoFlowControl)
 }
@@ -100,6 +102,7 @@ func (p *Port) deliver(frames []Frame, pause bool) int {
 			p.deliverTo(q.end, frames, false)
 		}
 	}
+	p.cut = 0 // there may be nobody to get the rest of a frame
 	return len(frames)
 }
 

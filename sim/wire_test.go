@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -100,6 +101,41 @@ func TestDisconnect(t *testing.T) {
 	sendNumbered(t, a, 3)
 	if c.Drain() != 3 {
 		t.Error("the next end gets nothing")
+	}
+}
+
+// TestDisconnectInTheMiddle: an end that holds up a sender in the middle of a frame is
+// taken off. The sender is free, and the next end gets all that is sent from then on.
+func TestDisconnectInTheMiddle(t *testing.T) {
+	for _, faults := range []Faults{{}, {Delay: time.Microsecond}} {
+		w := NewWire(WireOptions{Faults: faults})
+		a, b := NewTester(w, Wants{}), NewTester(w, Wants{})
+		b.Limit = 5
+		rng := rand.New(rand.NewPCG(3, 1))
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		done := make(chan error, 1)
+		go func() { done <- a.Send(ctx, newTSO(rng, false, false, 60_000, 1000)) }()
+		collect(t, b, 1)
+		w.Disconnect(b.Port())
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if faults.none() {
+			c := NewTester(w, Wants{})
+			sendNumbered(t, a, 3)
+			if got := collect(t, c, 3); !slices.Equal(got, []int{0, 1, 2}) {
+				t.Errorf("the next end got %v", got)
+			}
+		}
+		w.SetFaults(Faults{})
+		for l := a.port.line.Load(); l != nil && l.active(); { // what is left is for nobody
+			if ctx.Err() != nil {
+				t.Fatal("the line waits for who is not there any more")
+			}
+			runtime.Gosched()
+		}
+		cancel()
+		w.Close()
 	}
 }
 
@@ -368,4 +404,53 @@ func ExampleWire() {
 	r, _ := b.TryNext()
 	fmt.Printf("%s\n", r.Bytes)
 	// Output: a frame
+}
+
+// TestSegmentsComeOnceWhateverTheWireDoes: a wire that begins and ceases to delay
+// while a receiver of little room holds up a sender in the middle of frames loses,
+// repeats and reorders nothing.
+func TestSegmentsComeOnceWhateverTheWireDoes(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %#x", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	w := NewWire(WireOptions{})
+	defer w.Close()
+	a, b := NewTester(w, Wants{}), NewTester(w, Wants{})
+	b.Limit = 1 + rng.IntN(20)
+	var frames []Frame
+	var want [][]byte
+	for i := range 300 {
+		f := numbered(i)
+		if rng.IntN(3) > 0 {
+			f = newTSO(rng, rng.IntN(2) == 0, false, 1+rng.IntN(40_000), 1000)
+		}
+		frames = append(frames, f)
+		var s Segmenter
+		for n, total := 0, s.Count(&f); n < total; {
+			segs := s.Cut(&f, n, true)
+			n += len(segs)
+			for j := range segs {
+				want = append(want, flat(&segs[j]))
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- a.Send(ctx, frames...) }()
+	for i := range want {
+		r, err := b.Next(ctx)
+		if err != nil || !bytes.Equal(r.Bytes, want[i]) {
+			t.Fatalf("frame %d of %d: %v", i, len(want), err)
+		}
+		if rng.IntN(20) == 0 {
+			w.SetFaults(Faults{Delay: time.Duration(rng.IntN(2)*rng.IntN(100)) * time.Microsecond})
+		}
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if n := b.Drain(); n != 0 {
+		t.Errorf("%d frames too many", n)
+	}
 }
