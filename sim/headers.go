@@ -34,7 +34,8 @@ const (
 )
 
 // Headers is where the headers of a frame are and what they say. Offsets are
-// from the frame's start.
+// from the frame's start. They are read once: the bytes may be memory of another
+// process, which changes them meanwhile.
 type Headers struct {
 	EtherType uint16 // behind VLAN tags
 	VLAN      bool   // there is a tag at 12
@@ -45,6 +46,7 @@ type Headers struct {
 	L4        int   // offset of what follows the IP headers, 0 if there is none
 	End       int   // where the IP packet ends; behind it is padding
 	Payload   int   // offset behind the TCP or UDP header, 0 if there is none
+	ipv4Len   int   // of an IPv4 header
 }
 
 // maxExtensions bounds the walk over IPv6 extension headers.
@@ -87,7 +89,7 @@ func (h *Headers) ipv4(b []byte, at, length int) bool {
 	if ihl < ipv4MinHeaderLen || len(b) < at+ihl || total < ihl || at+total > length {
 		return false
 	}
-	h.IP, h.End = at, at+total
+	h.IP, h.ipv4Len, h.End = at, ihl, at+total
 	h.Protocol = b[at+9]
 	if binary.BigEndian.Uint16(b[at+6:])&0x3fff != 0 { // MF or offset
 		h.Fragment = true
@@ -188,12 +190,12 @@ func (h *Headers) Untag(b []byte) (rest []byte, tci uint16) {
 // HeaderChecksumGood tells whether an IPv4 header's checksum is right; IPv6 has
 // none. The header lies in b.
 func (h *Headers) HeaderChecksumGood(b []byte) bool {
-	return h.IPv6 || sum(0, b[h.IP:h.IP+int(b[h.IP]&15)*4]) == 0xffff
+	return h.IPv6 || sum(0, b[h.IP:h.IP+h.ipv4Len]) == 0xffff
 }
 
 // SetHeaderChecksum fills in the checksum of the IPv4 header in b.
 func (h *Headers) SetHeaderChecksum(b []byte) {
-	ip := b[h.IP : h.IP+int(b[h.IP]&15)*4]
+	ip := b[h.IP : h.IP+h.ipv4Len]
 	ip[10], ip[11] = 0, 0
 	binary.BigEndian.PutUint16(ip[10:], ^sum(0, ip))
 }
