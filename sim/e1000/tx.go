@@ -297,9 +297,11 @@ func (t *transmitter) count(f *sim.Frame) {
 	}
 	s.add(statTOT, bytes)
 	s.add(statGOTC, bytes)
-	switch h := f.Parts[0]; {
-	case len(h) < 6 || h[0]&1 == 0:
-	case isBroadcast(h):
+	var dst [6]byte // the first descriptor may be shorter
+	f.CopyTo(dst[:], 0)
+	switch {
+	case dst[0]&1 == 0:
+	case isBroadcast(dst[:]):
 		s.add(statBPTC, n)
 	default:
 		s.add(statMPTC, n)

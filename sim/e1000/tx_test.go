@@ -707,3 +707,24 @@ func TestUDPSegmentation(t *testing.T) {
 		}
 	})
 }
+
+// TestFirstDescriptorsOfAnyLength: the destination may lie in several descriptors, and
+// is what it is.
+func TestFirstDescriptorsOfAnyLength(t *testing.T) {
+	kinds(t, Options{}, func(t *testing.T, n *nic, peer *sim.Tester) {
+		n.start(0)
+		for _, dst := range [][6]byte{{2}, {1, 0, 0x5e}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}} {
+			for first := 1; first < 14; first++ {
+				frame := tcpip(dst, flow{}, make([]byte, 40))
+				at := n.stage(0, frame)
+				n.put(0, at, uint32(first)|txCmdIFCS<<24, 0)
+				n.put(0, at+uint64(first), uint32(len(frame)-first)|eopCmd, 0)
+				n.ring(0)
+				same(t, next(t, peer), frame)
+			}
+		}
+		if m, b := n.r(statMPTC), n.r(statBPTC); m != 13 || b != 13 {
+			t.Errorf("%d multicasts and %d broadcasts, want 13 of each", m, b)
+		}
+	})
+}

@@ -229,7 +229,9 @@ func (t *transmitter) count(q *txQueue, i int) {
 	f, c := &t.frames[i], &t.counters[q.id]
 	n := f.Segments()
 	bytes := f.Len + (n-1)*f.HeaderLen
-	c.cast.add(castOf(f.Parts[0]), n, bytes)
+	var dst [6]byte // the first descriptor may be shorter
+	f.CopyTo(dst[:], 0)
+	c.cast.add(castOf(dst[:]), n, bytes)
 	if t.sent[i].tso {
 		c.tsoPkts += uint64(n)
 		c.tsoBytes += uint64(bytes)

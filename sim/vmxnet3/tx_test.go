@@ -306,3 +306,25 @@ func TestPausedSenderResumes(t *testing.T) {
 		t.Error("not completed")
 	}
 }
+
+// TestFirstDescriptorsOfAnyLength: the destination may lie in several descriptors, and
+// is what it is.
+func TestFirstDescriptorsOfAnyLength(t *testing.T) {
+	w, peer := newTestWire(t)
+	d := newDriver(t, w, setup{})
+	for _, dst := range [][]byte{{2, 0, 0, 0, 0, 9}, {1, 0, 0x5e, 0, 0, 9}, {0xff, 0xff, 0xff, 0xff, 0xff, 0xff}} {
+		for first := 1; first < 14; first++ {
+			b := tcpFrame(40).bytes()
+			copy(b, dst)
+			d.tx[0].send(txReq{parts: split(b, first)})
+			d.tx[0].completed()
+			next(t, peer, b)
+		}
+	}
+	c := &d.m.tx.counters[0].cast
+	for kind := range numCastKinds {
+		if c[kind].pkts != 13 {
+			t.Errorf("%d packets of kind %d, want 13", c[kind].pkts, kind)
+		}
+	}
+}
