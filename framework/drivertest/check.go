@@ -114,15 +114,26 @@ func (t *c) all() {
 		<-done
 	}
 	step(func() { t.check.run(t) })
-	t.cleanUp(step)
+	t.cleanUp(0, step)
 }
 
-// cleanUp has step do what was registered for the check's end, the last first.
-func (t *c) cleanUp(step func(func())) {
+// apart runs a part of the check and cleans up behind it: what it opens is closed
+// before the next part opens the like.
+func (t *c) apart(part func()) {
+	t.mu.Lock()
+	before := len(t.cleanups)
+	t.mu.Unlock()
+	part()
+	t.cleanUp(before, func(f func()) { f() })
+}
+
+// cleanUp has step do what was registered for the check's end, the last first, but
+// for the first that were.
+func (t *c) cleanUp(first int, step func(func())) {
 	for {
 		t.mu.Lock()
 		n := len(t.cleanups)
-		if n == 0 {
+		if n <= first {
 			t.mu.Unlock()
 			return
 		}
@@ -245,7 +256,7 @@ type on struct {
 // with the one that it had.
 func (t *c) station(s Setup) *rig.Station {
 	if _, lacks := t.bench.Lacks[TwoDevices]; lacks {
-		t.cleanUp(func(f func()) { f() })
+		t.cleanUp(0, func(f func()) { f() })
 	}
 	st, err := t.bench.Open(s)
 	if err != nil {

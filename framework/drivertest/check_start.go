@@ -69,14 +69,16 @@ func startGone(t *c) {
 	}
 	for i := int64(1); i <= reads; i += step {
 		// A device of its own each time: one that is gone does not come back.
-		p := &probe{}
-		n := t.net(on{Options: rig.Options{Stopped: true, Wrap: p.wrap, Buffers: 128}})
-		p.arm(0, i)
-		err := n.TryStart()
-		if err == nil && p.gone.Load() && !n.Admin().Gone {
-			t.Errorf("nobody answers from read %d of %d on; neither Start nor Admin says so", i, reads)
-		}
-		t.must(n.Device.Stop(n.Context))
+		t.apart(func() {
+			p := &probe{}
+			n := t.net(on{Options: rig.Options{Stopped: true, Wrap: p.wrap, Buffers: 128}})
+			p.arm(0, i)
+			err := n.TryStart()
+			if err == nil && p.gone.Load() && !n.Admin().Gone {
+				t.Errorf("nobody answers from read %d of %d on; neither Start nor Admin says so", i, reads)
+			}
+			t.must(n.Device.Stop(n.Context))
+		})
 	}
 }
 

@@ -200,29 +200,30 @@ func (r *Rig) Detach() error {
 	return err
 }
 
+// close gives all back, also if the driver panics.
 func (r *Rig) close() {
 	r.T.Helper()
-	if r.Device != nil {
-		r.Stop()
-		if err := r.Detach(); err != nil {
-			r.T.Errorf("detach: %v", err)
+	defer func() {
+		_ = r.Bus.Close()
+		for _, e := range r.Events {
+			_ = e.Close()
 		}
+		if r.memory != nil {
+			_ = r.memory.Close()
+		}
+	}()
+	if r.Device == nil {
+		return
 	}
-	_ = r.Bus.Close()
-	for _, e := range r.Events {
-		_ = e.Close()
-	}
-	if r.memory != nil {
-		_ = r.memory.Close()
+	r.Stop()
+	if err := r.Detach(); err != nil {
+		r.T.Errorf("detach: %v", err)
 	}
 }
 
 // Memory is all that the driver and the device share: what was allocated for the
 // driver, and the buffers.
 func (r *Rig) Memory() []byte { return r.memory.Bytes() }
-
-// IOVA is the device address of Memory.
-func (r *Rig) IOVA() uint64 { return r.iova }
 
 // Quirks are the quirks in force.
 func (r *Rig) Quirks() *framework.QuirkSet { return r.quirks }
