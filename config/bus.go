@@ -165,6 +165,10 @@ func (d *decoder) checkBuses(c *Config) {
 // addModel adds a device without a block: one that is named as its model.
 func (d *decoder) addModel(bus *QEMUBus, name string, i Interface, at hcl.Range) *QEMUDevice {
 	models := d.vocabulary.qemuModels()
+	if strings.HasPrefix(name, otherQEMUModel) {
+		d.problem(at, "the model %s of interface %s takes a block in bus %s: device \"NAME\" { model = %q }", name, i.Name, bus.Name, name)
+		return nil
+	}
 	if !slices.Contains(models, name) {
 		known := slices.Clone(models)
 		for _, q := range bus.Devices {

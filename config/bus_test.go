@@ -105,6 +105,7 @@ func TestBusMistakes(t *testing.T) {
 		{"", []string{"qemu:lab/vmxnet3"}, 5, `there is no bus "lab" for interface a; write bus "qemu" "lab" { } beside it`},
 		{plain, []string{"qemu:lap/vmxnet3"}, 5, `unknown bus "lap" of interface a; did you mean "lab"?`},
 		{plain, []string{"qemu:lab/vmxnet"}, 5, `bus lab has no device "vmxnet" for interface a, and it is no model of QEMU's; did you mean "vmxnet3"?`},
+		{plain, []string{"qemu:lab/pci:virtio-net-pci"}, 5, `takes a block in bus lab: device "NAME" { model = "pci:virtio-net-pci" }`},
 		{plain, []string{"qemu:lab/vmxnet3", "qemu:lab/vmxnet3"}, 10, `device "NAME" { model = "vmxnet3" }`},
 		{plain, []string{"qemu:lab"}, 5, `such as "qemu:BUS/DEVICE"`},
 		{plain, []string{"vfio:0000:03:00.0"}, 5, `write device "vfio" { }`},

@@ -50,7 +50,7 @@ type BusOptions struct {
 type DeviceOptions struct {
 	// Name is what messages call the device.
 	Name string
-	// Model is one of Models.
+	// Model is one of Models, or another of QEMU's, see OtherModel.
 	Model string
 	// MAC is the permanent address; zero leaves it to QEMU.
 	MAC [6]byte
