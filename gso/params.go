@@ -85,15 +85,18 @@ func ethernet(frame []byte) (l3 int) {
 	return 0
 }
 
-// network returns where the IP header's payload begins, and the protocol.
+// network returns where the IP header's payload begins, and the protocol. What says
+// how long the header is, is read once: the frame may be memory of a process that writes
+// to it meanwhile.
 func network(frame []byte, l3 int) (l4 int, protocol uint8, err error) {
 	if len(frame) < l3+20 {
 		return 0, 0, ErrHeader
 	}
-	switch ip := frame[l3:]; {
-	case ip[0]>>4 == 4 && ip[0]&15 >= 5 && ip[6]&0x3f == 0 && ip[7] == 0:
-		return l3 + int(ip[0]&15)*4, ip[9], nil
-	case ip[0]>>4 == 6 && len(ip) >= ipv6HeaderLen:
+	ip := frame[l3:]
+	switch version, words := ip[0]>>4, ip[0]&15; {
+	case version == 4 && words >= 5 && ip[6]&0x3f == 0 && ip[7] == 0:
+		return l3 + int(words)*4, ip[9], nil
+	case version == 6 && len(ip) >= ipv6HeaderLen:
 		return extensions(frame, l3+ipv6HeaderLen, ip[6])
 	}
 	return 0, 0, ErrHeader

@@ -103,14 +103,32 @@ func segment(p *framework.Packet) {
 	p.Segments, p.SegmentSize = 0, 0
 }
 
+// headers is where a frame's headers are. The frame is memory of the driver's process,
+// which may write to it at any time: what says where something is, is read once.
+type headers struct {
+	gso.Params
+	ipv6 bool
+}
+
+func parse(first []byte) (h headers, err error) {
+	if h.Params, err = gso.Parse(first); err != nil {
+		return h, err
+	}
+	h.ipv6 = first[h.L3Offset]>>4 == 6
+	if h.ipv6 && h.L4Offset-h.L3Offset < ipv6HeaderLen {
+		return h, gso.ErrHeader // it was none when Parse looked
+	}
+	return h, nil
+}
+
 func turnCoalesced(p *framework.Packet, first []byte, mtu int) Result {
-	h, err := gso.Parse(first)
-	if err != nil || int(h.L4Offset)+tcpChecksumAt+2 > int(h.HeaderLen) || first[h.L3Offset]>>4 == 4 && p.Len-uint32(h.L3Offset) > longestIPv4 {
+	h, err := parse(first)
+	if err != nil || int(h.L4Offset)+tcpChecksumAt+2 > int(h.HeaderLen) || !h.ipv6 && p.Len-uint32(h.L3Offset) > longestIPv4 {
 		p.Segments, p.SegmentSize = 0, 0
 		return Opaque // UDP has no such place: what a device merges is TCP
 	}
 	p.HeaderLen = h.HeaderLen
-	setLength(p, first, h.L3Offset)
+	setLength(p, first, &h)
 	seed(p, first, &h, int(p.Len)-int(h.L4Offset))
 	p.Flags |= framework.TCP
 	result := Turned
@@ -128,10 +146,10 @@ func estimate(p *framework.Packet, l3 uint16, mtu int) uint16 {
 }
 
 // setLength writes the IP header's length, and IPv4's checksum.
-func setLength(p *framework.Packet, first []byte, l3 uint16) {
-	ip := first[l3:]
-	length := p.Len - uint32(l3)
-	if ip[0]>>4 == 6 {
+func setLength(p *framework.Packet, first []byte, h *headers) {
+	ip := first[h.L3Offset:h.L4Offset]
+	length := p.Len - uint32(h.L3Offset)
+	if h.ipv6 {
 		p.Flags = p.Flags&^framework.IPv4 | framework.IPv6
 		binary.BigEndian.PutUint16(ip[ipv6LengthAt:], uint16(length-ipv6HeaderLen))
 		return
@@ -139,19 +157,18 @@ func setLength(p *framework.Packet, first []byte, l3 uint16) {
 	p.Flags = p.Flags&^framework.IPv6 | framework.IPv4
 	binary.BigEndian.PutUint16(ip[ipv4LengthAt:], uint16(length))
 	binary.BigEndian.PutUint16(ip[ipv4ChecksumAt:], 0)
-	header := ip[:int(ip[0]&15)*4]
-	binary.BigEndian.PutUint16(ip[ipv4ChecksumAt:], ^checksum.Sum(header))
+	binary.BigEndian.PutUint16(ip[ipv4ChecksumAt:], ^checksum.Sum(ip))
 }
 
 // seed writes the pseudo-header's sum, with length, into the layer-4 checksum
 // field and asks for the rest.
-func seed(p *framework.Packet, first []byte, h *gso.Params, length int) {
+func seed(p *framework.Packet, first []byte, h *headers, length int) {
 	ip, protocol, at := first[h.L3Offset:], uint8(protocolTCP), uint16(tcpChecksumAt)
 	if h.HeaderLen == h.L4Offset+udpHeaderLen { // TCP's is longer
 		protocol, at = protocolUDP, udpChecksumAt
 	}
 	var sum uint16
-	if ip[0]>>4 == 6 {
+	if h.ipv6 {
 		sum = checksum.Pseudo6(ip[ipv6AddressesAt:ipv6HeaderLen], protocol, length)
 	} else {
 		sum = checksum.Pseudo4(ip[ipv4AddressesAt:ipv4AddressesAt+8], protocol, length)
@@ -172,13 +189,13 @@ func Vouch(p *framework.Packet, first []byte) {
 	if p.Flags&framework.ChecksumVerified == 0 || p.Flags&not != 0 {
 		return
 	}
-	h, err := gso.Parse(first)
+	h, err := parse(first)
 	if err != nil {
 		return
 	}
 	ip := first[h.L3Offset:]
 	length := int(binary.BigEndian.Uint16(ip[ipv4LengthAt:]))
-	if ip[0]>>4 == 6 {
+	if h.ipv6 {
 		length = ipv6HeaderLen + int(binary.BigEndian.Uint16(ip[ipv6LengthAt:]))
 	}
 	if int(h.L3Offset)+length != int(p.Len) {

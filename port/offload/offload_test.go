@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/rand/v2"
+	"sync"
 	"testing"
 
+	"nicd/bus"
 	"nicd/framework"
 	"nicd/gso"
 	"nicd/internal/checksum"
@@ -283,4 +285,53 @@ func FuzzTurn(f *testing.F) {
 			t.Fatal("a frame without headers changed")
 		}
 	})
+}
+
+// TestHeadersThatChange: a driver's process can write to a packet while its headers
+// are looked at. That makes nonsense of the packet, and no more.
+func TestHeadersThatChange(t *testing.T) {
+	r := newRand(t)
+	memory, err := bus.NewMemory("frame", 4096) // the race detector does not look there
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer memory.Close()
+	stop := make(chan struct{})
+	var rogue sync.WaitGroup
+	defer rogue.Wait()
+	defer close(stop)
+	rogue.Go(func() {
+		b := memory.Bytes()
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			b[14] = [...]byte{0x45, 0x4f, 0x45, 0x40, 0x45, 0x65}[i%6]
+		}
+	})
+	for i := range 1_000_000 {
+		n := 54 + r.IntN(40)
+		if i%2 == 0 {
+			n -= 12
+		}
+		frame := memory.Bytes()[:n:n]
+		copy(frame[12:], []byte{8, 0, 0x45, 0, 0, byte(n - 14), 0, 0, 0, 0, 64, 6, 0, 0})
+		if i%2 == 0 {
+			frame[23], frame[39], frame[40] = 17, byte(n-34), 1
+		} else {
+			frame[46] = 0x50
+		}
+		p := framework.Packet{Len: uint32(n), Flags: framework.ChecksumVerified}
+		if r.IntN(2) == 0 {
+			p.Flags |= framework.Coalesced
+			p.Len += 1000
+		}
+		offload.Vouch(&p, frame)
+		offload.Turn(&p, frame, 1500)
+		if p.HeaderLen > uint16(n) || p.Flags&framework.ChecksumPartial != 0 && int(p.ChecksumStart+p.ChecksumOffset)+2 > n {
+			t.Fatalf("%+v", p)
+		}
+	}
 }
