@@ -57,13 +57,24 @@ func (s *Space) Close() {
 	s.handle.Close()
 }
 
-// onThread runs do on a thread that ends afterwards, in whichever namespace do
-// left it.
+// onThread runs do on a thread of its own that comes back afterwards, from whichever
+// namespace do left it in. One that can't come back ends. (The first thread of a
+// process never does: it would keep a namespace that it stays in.)
 func onThread(do func() error) error {
 	done := make(chan error)
 	go func() {
 		runtime.LockOSThread()
-		done <- do()
+		home, err := netns.Get()
+		if err != nil {
+			done <- err
+			return
+		}
+		defer home.Close()
+		err = do()
+		if netns.Set(home) == nil {
+			runtime.UnlockOSThread()
+		}
+		done <- err
 	}()
 	return <-done
 }

@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"unsafe"
 
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"nicd/framework"
@@ -304,16 +305,31 @@ func inNamespace(queue int, open func() (int, error)) (int, error) {
 	}
 	opened := make(chan result)
 	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends, in whatever namespace it is
-		if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
-			opened <- result{-1, err}
-			return
-		}
-		fd, err := open()
+		runtime.LockOSThread()
+		fd, err := openIn(namespace, open)
 		opened <- result{fd, err}
 	}()
 	r := <-opened
 	return r.fd, r.err
+}
+
+// openIn is inNamespace on a thread that is locked. It is unlocked when it is back
+// where it was; if it can't go back it ends with its goroutine, all but a process's
+// first thread, which would stay and keep the namespace.
+func openIn(namespace int, open func() (int, error)) (int, error) {
+	home, err := netns.Get()
+	if err != nil {
+		return -1, err
+	}
+	defer home.Close()
+	if err := unix.Setns(namespace, unix.CLONE_NEWNET); err != nil {
+		return -1, err
+	}
+	fd, err := open()
+	if netns.Set(home) == nil {
+		runtime.UnlockOSThread()
+	}
+	return fd, err
 }
 
 // Vectors of a packet: the header, and a frame of framework.MaxFragments, with

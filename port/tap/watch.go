@@ -1,6 +1,7 @@
 package tap
 
 import (
+	"errors"
 	"sync"
 
 	"github.com/vishvananda/netlink"
@@ -11,8 +12,8 @@ import (
 )
 
 // This file follows what the operator does to the Linux interface, as the kernel
-// tells it (rtnetlink(7)). A message is only a reason to look: what it says may be
-// what the port itself set, a while ago.
+// tells it. A notice is only a reason to look: what it says may be what the port itself
+// set, a while ago.
 
 // Wish is what the operator set at the Linux interface. Zero is what was left
 // alone.
@@ -27,120 +28,101 @@ type watcher struct {
 	// told is what the Linux interface has by the port's doing or knowing. What is
 	// different from it is the operator's doing.
 	told Wish
+
+	// Where the Linux interface was last; the watching goroutine's.
+	place  string
+	placed bool // it can be known
 }
 
-// subscription is the messages about the links of one namespace.
-type subscription struct {
-	updates chan netlink.LinkUpdate
-	done    chan struct{}
-	links   *netlink.Handle
-	index   int // of the Linux interface
-}
-
-// attempts to find the Linux interface: it may be moved just then.
-const attempts = 3
-
-// watch follows the Linux interface through namespaces until the port is closed
-// or the interface is gone. A nicd that may not look where it is follows nothing.
+// watch follows the Linux interface through namespaces until the port is closed or
+// the interface is gone. A nicd that may not look where it is follows nothing.
 func (p *Port) watch() {
-	for {
-		s := p.subscribe()
-		if s == nil {
-			return
-		}
-		again := p.follow(s)
-		s.close()
-		if !again {
-			return
-		}
+	n, err := openNotices()
+	if err != nil {
+		return
 	}
-}
-
-// subscribe asks for messages in the namespace that the Linux interface is in.
-func (p *Port) subscribe() *subscription {
-	for range attempts {
-		s, err := p.subscribeOnce()
-		if err == nil {
-			return s
-		}
-	}
-	return nil
-}
-
-func (p *Port) subscribeOnce() (*subscription, error) {
-	namespace := netns.None() // the caller's
-	_ = control(p.first, func(fd int) error {
-		if ns, err := unix.IoctlRetInt(fd, unix.TUNGETDEVNETNS); err == nil {
-			namespace = netns.NsHandle(ns)
-		}
-		return nil
+	defer n.file.Close()
+	p.running.Go(func() {
+		<-p.closed
+		n.file.Close()
 	})
-	if namespace.IsOpen() {
-		defer namespace.Close()
-	}
-	name, err := currentName(p.first)
-	if err != nil {
-		return nil, err
-	}
-	s := &subscription{updates: make(chan netlink.LinkUpdate), done: make(chan struct{})}
-	if s.links, err = netlink.NewHandleAt(namespace, unix.NETLINK_ROUTE); err != nil {
-		return nil, err
-	}
-	options := netlink.LinkSubscribeOptions{Namespace: &namespace, ListExisting: true}
-	if err := netlink.LinkSubscribeWithOptions(s.updates, s.done, options); err != nil {
-		s.links.Close()
-		return nil, err
-	}
-	link, err := s.links.LinkByName(name)
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	s.index = link.Attrs().Index
-	return s, nil
-}
-
-func (s *subscription) close() {
-	close(s.done)
-	for range s.updates { // its sender ends when there is nothing more to send
-	}
-	s.links.Close()
-}
-
-// follow looks at the Linux interface whenever something happens to a link beside
-// it, which may be one above that needs it promiscuous and says so nowhere else.
-// True says that the interface is somewhere else by now.
-func (p *Port) follow(s *subscription) bool {
-	for {
-		select {
-		case u, ok := <-s.updates:
-			if !ok || u.Header.Type == unix.RTM_DELLINK && u.Attrs().Index == s.index {
-				return true
-			}
-			p.look(s)
-		case <-p.closed:
-			return false
-		}
+	for p.look() && n.wait() {
 	}
 }
 
-// look finds out what the operator has set, and has the interface below follow.
-func (p *Port) look(s *subscription) {
-	link, err := s.links.LinkByIndex(s.index)
+// look finds out what the operator has set, and has the interface below follow. False
+// says that the Linux interface is no more.
+func (p *Port) look() bool {
+	place, err := p.place()
 	if err != nil {
-		return // it is gone or moved: a message about that is on its way
+		p.gone(err)
+		return false
+	}
+	defer place.Close()
+	link, err := p.link(place)
+	if err != nil {
+		return true // it is moved or removed just now: there is a notice to come
 	}
 	promiscuous := link.Attrs().Promisc != 0 // how often it was asked for, by whomever
 	if p.promiscuous.Swap(promiscuous) != promiscuous && p.onNeeds != nil {
 		p.onNeeds()
 	}
 	if p.onWish == nil {
-		return
+		return true
 	}
 	told, wish := p.wish()
 	if wish != (Wish{}) {
 		p.answer(told, wish, p.onWish(wish))
 	}
+	return true
+}
+
+var errNamespaceGone = errors.New("its network namespace is removed")
+
+// place is the network namespace that the Linux interface is in, and none if that is
+// not to be known: then it has not moved. An error says that there is no interface,
+// or that its namespace is being removed with all that is in it.
+func (p *Port) place() (netns.NsHandle, error) {
+	place := netns.None()
+	err := control(p.first, func(fd int) error {
+		ns, err := unix.IoctlRetInt(fd, unix.TUNGETDEVNETNS)
+		switch {
+		case err == nil:
+			place = netns.NsHandle(ns)
+		case errors.Is(err, unix.EBADFD):
+			return err
+		case errors.Is(err, unix.EINVAL) && p.watcher.placed: // if not, the kernel is older than 5.2 and knows no such call
+			return errNamespaceGone
+		}
+		return nil
+	})
+	if err != nil || !place.IsOpen() {
+		return place, err
+	}
+	p.watcher.placed = true
+	if id := place.UniqueId(); id != p.watcher.place {
+		p.watcher.place = id
+		hear(place)
+	}
+	return place, nil
+}
+
+// link asks the kernel about the Linux interface. Nothing stays open in its
+// namespace: that would be kept for nobody when the operator removes it.
+func (p *Port) link(place netns.NsHandle) (link netlink.Link, err error) {
+	name, err := currentName(p.first)
+	switch {
+	case err != nil:
+		return nil, err
+	case !place.IsOpen() || own(place):
+		return netlink.LinkByName(name)
+	}
+	links, err := netlink.NewHandleAt(place, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	defer links.Close()
+	return links.LinkByName(name)
 }
 
 // wish is what the operator has set, and what the Linux interface was told before.
