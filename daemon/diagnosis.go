@@ -36,8 +36,11 @@ type evidence struct {
 	elsewhere  map[int]string // whose queues poll on a processor, of other interfaces
 	processors int            // of the machine
 	wire       string         // the simulated wire's name, ""
+	delay      time.Duration  // of a frame on it
 	limit      uint32         // of the link, Mbit/s; 0 if the device's wire has none
 	rates      *adminpb.InterfaceReport
+
+	deviceMerges bool // the device offers LRO
 }
 
 // moment is a picture.
@@ -71,10 +74,10 @@ func (d *Daemon) diagnose(ctx context.Context, i *netInterface) (*adminpb.Diagno
 	e.seconds = time.Since(began).Seconds()
 	e.detail = i.detail()
 	i.mu.Lock()
-	e.plan, e.maxQueues = i.plan, i.info.MaxRxQueues
+	e.plan, e.maxQueues, e.deviceMerges = i.plan, i.info.MaxRxQueues, i.info.Features&framework.LRO != 0
 	i.mu.Unlock()
 	if s := i.config.Device.Sim; s != nil {
-		e.wire = s.Wire
+		e.wire, e.delay = s.Wire, d.wireDelay(s.Wire)
 	} else if l := e.detail.Interface.Link; l.GetUp() {
 		e.limit = l.Mbps
 	}
@@ -97,6 +100,16 @@ func (d *Daemon) moment(ctx context.Context, i *netInterface) (m moment, err err
 		m.others = append(m.others, list...)
 	}
 	return m, nil
+}
+
+// wireDelay is how long a frame is under way on a simulated wire, on average.
+func (d *Daemon) wireDelay(name string) time.Duration {
+	for _, w := range d.options.Config.Wires {
+		if w.Name == name {
+			return w.Delay + w.Jitter/2
+		}
+	}
+	return 0
 }
 
 // pollers are the processors that queues of other interfaces poll on for ever.

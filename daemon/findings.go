@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"nicd/framework"
 	"nicd/framework/engine"
@@ -17,19 +19,23 @@ const (
 	fewSegments   = 2.0  // segments a packet that are hardly more than none merged
 	mostPolls     = 0.75 // polls with packets that found all that the budget allows
 	nearlyAll     = 0.95 // of the packets, of the processors, of the link
-	nearModerated = 0.7  // interrupts, of those that moderation allows
+	nearModerated = 0.5  // interrupts, of those that moderation allows: so much of the time the next is held back
 	fullFrames    = 0.8  // mean length of frames, of the MTU
+	smallBuffer   = 2048 // bytes; a buffer that holds a frame of the ordinary MTU
+	longDelay     = time.Millisecond
 )
 
 // shortOfBuffers are the counters of known devices for frames that came when no
 // descriptor had a buffer. Of other devices only what their driver says is said.
 var shortOfBuffers = []string{"rx_no_buffer", "rx_missed", "rx_out_of_buffer"}
 
-// findings are the signs, those first that explain others.
+// findings are the signs, those first that explain others: what does not work at
+// all, what was set so, and then what may follow from that.
 func (e *evidence) findings() (list []*adminpb.Finding) {
 	for _, look := range []func(*evidence) []*adminpb.Finding{
-		atState, atQuirks, atWire, atStreams, atModeration, atCounters, atRings, atBudget, atProcessors, atQueues,
-		atLRO, atChecksums, atMTU, atLink,
+		atState, atQuirks, atWire,
+		atLRO, atChecksums, atMTU, atModeration, atBufferSize, atSmallBudget,
+		atStreams, atRings, atCounters, atBudget, atProcessors, atQueues, atMerging, atOwner, atLink,
 	} {
 		list = append(list, look(e)...)
 	}
@@ -89,6 +95,10 @@ func atWire(e *evidence) (list []*adminpb.Finding) {
 			list = append(list, finding("wire "+e.wire, "the config's wire block says so", "%s rose %s: %s", c.Name, e.perSecond(c.Value-e.before.others[n].Value), c.Doc))
 		}
 	}
+	if e.delay >= longDelay {
+		list = append(list, finding("wire "+e.wire, "the config's wire block says so; more flows, or larger buffers at both ends",
+			"a frame is %v under way, on average: a flow moves what its buffers hold, and waits for an answer", e.delay))
+	}
 	return list
 }
 
@@ -113,22 +123,38 @@ func atRings(e *evidence) (list []*adminpb.Finding) {
 		}
 		now := &e.after.engine.Rx[q]
 		above, all := now[engine.RxBuffersOutstanding], now[engine.RxBuffersPosted]+now[engine.RxBuffersOutstanding]+now[engine.RxBuffersFree]
+		none := ""
+		if dry > 0 {
+			none = ", none left in it " + e.perSecond(dry)
+		}
 		list = append(list, finding(fmt.Sprintf("rx %d", q), "buffers in the config, or a port that gives them back sooner",
-			"too few buffers to fill the ring %s, none left in it %s; the port has %d of the queue's %d now", e.perSecond(failed), e.perSecond(dry), above, all))
+			"too few buffers to fill the ring %s%s; the port has %d of the queue's %d now", e.perSecond(failed), none, above, all))
 	}
 	return list
 }
 
-func atBudget(e *evidence) (list []*adminpb.Finding) {
+// atSmallBudget and atBudget have the queues that are behind: those of which too
+// little was asked, and others.
+func atSmallBudget(e *evidence) []*adminpb.Finding {
+	if budget(&e.plan) >= engine.DefaultRxBudget {
+		return nothing
+	}
+	return e.behind(fmt.Sprintf("rx-budget=%d, the default: software LRO merges no more than a poll finds", engine.DefaultRxBudget))
+}
+
+func atBudget(e *evidence) []*adminpb.Finding {
+	if budget(&e.plan) < engine.DefaultRxBudget {
+		return nothing
+	}
+	return e.behind("more queues, if there is more than one flow, or more of a processor")
+}
+
+func (e *evidence) behind(remedy string) (list []*adminpb.Finding) {
 	for q := range e.queues() {
 		useful := e.rx(q, engine.RxPolls) - e.rx(q, engine.RxEmptyPolls)
 		full := e.rx(q, engine.RxBudgetExhausted)
 		if !e.busy(e.rx(q, engine.RxPackets)) || useful == 0 || float64(full) < mostPolls*float64(useful) {
 			continue
-		}
-		remedy := "more queues, if there is more than one flow, or more of a processor"
-		if b := budget(&e.plan); b < engine.DefaultRxBudget {
-			remedy = fmt.Sprintf("rx-budget=%d, the default: software LRO merges no more than a poll finds", engine.DefaultRxBudget)
 		}
 		list = append(list, finding(fmt.Sprintf("rx %d", q), remedy, "%.0f %% of polls that found packets found as many as the budget of %d allows, or more: the queue is behind",
 			100*float64(full)/float64(useful), budget(&e.plan)))
@@ -183,16 +209,25 @@ func atQueues(e *evidence) []*adminpb.Finding {
 	return nothing
 }
 
+// atLRO has who turned merging off; atMerging what comes of it where it is on.
 func atLRO(e *evidence) []*adminpb.Finding {
-	if !e.busy(e.rxAll(engine.RxSegments)) || e.rates.SegmentsPerDelivered >= fewSegments {
+	lro := e.feature(framework.LRO)
+	if lro.State != "off" || !e.mergesLittle() {
+		return nothing
+	}
+	return one(finding("lro", fmt.Sprintf("nicd explain %s lro", e.detail.Interface.Name), "%.1f segments a packet: nobody merges: %s", e.rates.SegmentsPerDelivered, lro.Reason))
+}
+
+func (e *evidence) mergesLittle() bool {
+	return e.busy(e.rxAll(engine.RxSegments)) && e.rates.SegmentsPerDelivered < fewSegments
+}
+
+func atMerging(e *evidence) []*adminpb.Finding {
+	if e.feature(framework.LRO).State == "off" || !e.mergesLittle() {
 		return nothing
 	}
 	seen := fmt.Sprintf("%.1f segments a packet", e.rates.SegmentsPerDelivered)
-	if lro := e.feature(framework.LRO); lro.State == "off" {
-		return one(finding("lro", fmt.Sprintf("nicd explain %s lro", e.detail.Interface.Name), "%s: nobody merges: %s", seen, lro.Reason))
-	}
-	looked := e.rxAll(engine.LROPackets)
-	if looked == 0 {
+	if e.rxAll(engine.LROPackets) == 0 {
 		return one(finding("lro", "", "%s: the device merges next to nothing, and only it may (lro-owner %s)", seen, e.plan.LRO))
 	}
 	var most engine.RxCounter
@@ -206,6 +241,20 @@ func atLRO(e *evidence) []*adminpb.Finding {
 		return nothing
 	}
 	return one(finding("lro", "", "%s, though merging is on: above all %s, %s: %s", seen, engine.RxCounters[most].Name, e.perSecond(times), engine.RxCounters[most].Doc))
+}
+
+// atOwner: an operator has the engine merge what the device would.
+func atOwner(e *evidence) []*adminpb.Finding {
+	if !e.deviceMerges || e.plan.LRO != framework.LROSoftware || !e.busy(e.rxAll(engine.RxPackets)) {
+		return nothing
+	}
+	for _, q := range e.detail.Quirks {
+		if q.Name == framework.LROOwnerQuirk.Info().Name && q.Level != framework.FromDriver.String() && q.Level != framework.FromMatch.String() {
+			return one(finding("lro", "leave "+q.Name+" to the driver",
+				"the engine merges what the device would have, at the cost of a descriptor for each segment: %s is software (%s)", q.Name, q.Because))
+		}
+	}
+	return nothing
 }
 
 func atChecksums(e *evidence) []*adminpb.Finding {
@@ -240,11 +289,25 @@ func atModeration(e *evidence) []*adminpb.Finding {
 	}
 	for q := range e.queues() {
 		if n := float64(e.rx(q, engine.RxInterrupts)) / e.seconds; n >= nearModerated*1e6/float64(micros) {
-			return one(finding(fmt.Sprintf("rx %d", q), "a shorter moderation", "%.0f interrupts a second are what moderation allows%s: packets wait for the next",
-				n, moderationText(micros)))
+			return one(finding(fmt.Sprintf("rx %d", q), "a shorter moderation", "%.0f interrupts a second, of the %.0f that moderation allows%s: packets wait for the next",
+				n, 1e6/float64(micros), moderationText(micros)))
 		}
 	}
 	return nothing
+}
+
+// atBufferSize has buffers that are too small for a frame.
+func atBufferSize(e *evidence) []*adminpb.Finding {
+	segments := e.rxAll(engine.RxSegments)
+	if !e.busy(segments) || e.detail.BufferSize >= smallBuffer {
+		return nothing
+	}
+	mean := float64(e.rxAll(engine.RxBytes)) / float64(segments)
+	if mean <= float64(e.detail.BufferSize) {
+		return nothing
+	}
+	return one(finding("buffers", fmt.Sprintf("buffer_size=%d in the config", smallBuffer), "a frame of %.0f bytes, the average, takes %.0f buffers of %d bytes and as many descriptors",
+		mean, math.Ceil(mean/float64(e.detail.BufferSize)), e.detail.BufferSize))
 }
 
 func atLink(e *evidence) []*adminpb.Finding {

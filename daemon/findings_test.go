@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"nicd/framework"
 	"nicd/framework/engine"
@@ -20,6 +21,7 @@ func receivesWell() *evidence {
 		}},
 		rates: &adminpb.InterfaceReport{Interface: i, SegmentsPerDelivered: 20},
 	}
+	e.detail.BufferSize = 4096
 	e.plan.RxQueues, e.plan.TxQueues, e.plan.MTU, e.plan.RxDescriptors = 2, 2, 1500, 512
 	e.before = moment{status: &adminpb.StatusReply{}, machine: machineTime{100, 100}}
 	e.after = moment{status: &adminpb.StatusReply{}, machine: machineTime{200, 200}, cpu: 1}
@@ -114,7 +116,34 @@ func TestFindings(t *testing.T) {
 				rx(e, q, engine.RxBytes, 20000*60)
 			}
 		}, nil},
-		{"moderation", func(e *evidence) { e.plan.Interrupts.Moderation = 2000 }, []string{"rx 0: 500 interrupts a second are what moderation allows, at most one in 2ms"}},
+		{"moderation", func(e *evidence) { e.plan.Interrupts.Moderation = 2000 }, []string{"rx 0: 500 interrupts a second, of the 500 that moderation allows, at most one in 2ms"}},
+		{"moderation half of the time", func(e *evidence) { e.plan.Interrupts.Moderation = 1000 }, []string{"rx 0: 500 interrupts a second, of the 1000"}},
+		{"a wire that takes its time", func(e *evidence) { e.delay = 10 * time.Millisecond }, []string{"wire w0: a frame is 10ms under way"}},
+		{"small buffers", func(e *evidence) { e.detail.BufferSize = 512 }, []string{"buffers: a frame of 1514 bytes, the average, takes 3 buffers of 512 bytes -> buffer_size=2048"}},
+		{"small buffers and smaller frames", func(e *evidence) {
+			e.detail.BufferSize = 512
+			for q := range 2 {
+				rx(e, q, engine.RxBytes, 20000*60)
+			}
+		}, nil},
+		{"the engine merges for a device that merges", func(e *evidence) {
+			e.deviceMerges, e.plan.LRO = true, framework.LROSoftware
+			e.detail.Quirks = []*adminpb.Quirk{{Name: "lro-owner", Value: "software", Level: framework.FromInterfaceConfig.String(), Because: "nicd set"}}
+		}, []string{"lro: the engine merges what the device would have -> leave lro-owner to the driver"}},
+		{"the engine merges as the driver says", func(e *evidence) {
+			e.deviceMerges, e.plan.LRO = true, framework.LROSoftware
+			e.detail.Quirks = []*adminpb.Quirk{{Name: "lro-owner", Value: "software", Level: framework.FromMatch.String()}}
+		}, nil},
+		{"what was set comes before what follows", func(e *evidence) {
+			e.rates.SegmentsPerDelivered = 1
+			e.set("lro", "off", "the config")
+			e.set("rx-csum", "off", "the config")
+			e.plan.RxBudget = 2
+			rx(e, 0, engine.RxBudgetExhausted, 900)
+			rx(e, 0, engine.RxRingDry, 4)
+			e.after.others[0].Value = 10
+			e.after.machine = machineTime{400, 101}
+		}, []string{"lro: nobody merges", "rx-csum: ", "rx 0: the budget of 2", "rx 0: too few buffers", "device: rx_missed", "processors: "}},
 		{"moderation that is not felt", func(e *evidence) { e.plan.Interrupts.Moderation = 20 }, nil},
 		{"pause", func(e *evidence) { e.detail.Interface.Link.Paused = true }, []string{"link: the far end asked for a pause"}},
 		{"half duplex", func(e *evidence) { e.detail.Interface.Link.FullDuplex = false }, []string{"link: it is half duplex"}},
