@@ -23,13 +23,13 @@ func (a *Assembly) Open() bool { return a.open }
 // Room tells whether dst has room for the packet with one fragment more.
 func (a *Assembly) Room(dst *Batch) bool { return dst.Room(min(a.n+1, MaxFragments)) }
 
-// Begin starts a packet.
-func (a *Assembly) Begin() { a.Packet, a.open, a.n = Packet{}, true, 0 }
+// begin starts a packet.
+func (a *Assembly) begin() { a.Packet, a.open, a.n = Packet{}, true, 0 }
 
-// Add appends the first n bytes that were received into b. It refuses the buffer,
+// add appends the first n bytes that were received into b. It refuses the buffer,
 // and makes the packet a bad one, if the packet has all the fragments that a
-// packet can have: a device that chains without end is not believed.
-func (a *Assembly) Add(b Buffer, n uint32) bool {
+// packet can have.
+func (a *Assembly) add(b Buffer, n uint32) bool {
 	if a.n == MaxFragments {
 		a.Fail(DropTooLong)
 		return false
@@ -43,22 +43,23 @@ func (a *Assembly) Add(b Buffer, n uint32) bool {
 // Append is for a descriptor with which the device says that it has written n bytes
 // to b, a buffer of limit bytes. It begins a packet if none is open, takes no more
 // than limit, which makes the packet a bad one, and tells whether b is the packet's
-// now. If not, because nothing is in it or by the rule of Add, b stays the queue's,
-// to be posted again.
+// now. If not, b stays the queue's, to be posted again: nothing is in it, or the
+// packet has all the fragments that one can have, and is a bad one for it. A device
+// that chains without end is not believed.
 func (a *Assembly) Append(b Buffer, n, limit uint32) (kept bool) {
 	if !a.open {
-		a.Begin()
+		a.begin()
 	}
 	if n > limit {
 		n = limit
 		a.Fail(DropDevice)
 	}
-	return n > 0 && a.Add(b, n)
+	return n > 0 && a.add(b, n)
 }
 
-// Strip takes n bytes off the packet's start, which is all that has been added so
-// far: what the device writes in front of a frame. A packet that is not longer than
-// that is a bad one.
+// Strip takes n bytes off the packet's start, whose buffer is all that has been
+// appended so far: what the device writes in front of a frame. A packet that is not
+// longer than that is a bad one.
 func (a *Assembly) Strip(n uint32) {
 	if a.n != 1 || a.frags[0].Len <= n {
 		a.Fail(DropDevice)
@@ -92,7 +93,7 @@ func (a *Assembly) Coalesce(buffers *Buffers, segments, size, longest uint32) {
 	if a.n == 0 || !tooLong && (segments == 1 || segments|size == 0) {
 		return
 	}
-	header := uint32(TCPHeaderLen(buffers.Bytes(a.frags[0])))
+	header := uint32(tcpHeaderLen(buffers.Bytes(a.frags[0])))
 	if header >= p.Len {
 		header = 0
 	}
@@ -113,7 +114,7 @@ func (a *Assembly) Coalesce(buffers *Buffers, segments, size, longest uint32) {
 }
 
 // Deliver ends the packet and appends it to dst, which has room. If nothing was
-// added to it and nothing is wrong with it, there was no packet.
+// appended to it and nothing is wrong with it, there was no packet.
 func (a *Assembly) Deliver(dst *Batch) {
 	if a.n > 0 || a.Packet.Error != NoDrop {
 		a.Packet.First, a.Packet.Frags = uint32(len(dst.Frags)), uint16(a.n)

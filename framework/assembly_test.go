@@ -8,18 +8,18 @@ import (
 func TestAssembly(t *testing.T) {
 	dst := NewBatch(4, MaxFragments)
 	var a Assembly
-	a.Begin()
+	a.begin()
 	a.Deliver(dst)
 	if len(dst.Packets) != 0 || a.Open() {
 		t.Fatal("an empty packet was delivered")
 	}
-	a.Begin()
-	a.Add(7, 100)
-	a.Add(3, 20)
+	a.begin()
+	a.add(7, 100)
+	a.add(3, 20)
 	a.Packet.Hash = 9
 	a.Deliver(dst)
-	a.Begin()
-	a.Add(5, 1)
+	a.begin()
+	a.add(5, 1)
 	a.Fail(DropCRC)
 	a.Fail(DropDevice)
 	a.Deliver(dst)
@@ -37,23 +37,23 @@ func TestAssembly(t *testing.T) {
 func TestAssemblyRefusesEndlessChains(t *testing.T) {
 	dst := NewBatch(1, MaxFragments)
 	var a Assembly
-	a.Begin()
+	a.begin()
 	for i := range MaxFragments {
-		if !a.Room(dst) || !a.Add(Buffer(i), 1) {
+		if !a.Room(dst) || !a.add(Buffer(i), 1) {
 			t.Fatalf("fragment %d refused", i)
 		}
 	}
 	if !a.Room(dst) {
 		t.Error("no room to find out that the chain is too long")
 	}
-	if a.Add(99, 1) {
+	if a.add(99, 1) {
 		t.Error("one fragment too many taken")
 	}
 	a.Deliver(dst)
 	if p := dst.Packets[0]; p.Error != DropTooLong || p.Frags != MaxFragments || p.Len != MaxFragments {
 		t.Errorf("packet %+v", p)
 	}
-	a.Begin()
+	a.begin()
 	if a.Room(dst) {
 		t.Error("room in a full batch")
 	}
@@ -121,7 +121,7 @@ func TestAssemblyCoalesce(t *testing.T) {
 		}
 	}
 	var empty Assembly
-	empty.Begin()
+	empty.begin()
 	empty.Coalesce(buffers, 3, 100, longest)
 	if empty.Packet.Flags != 0 {
 		t.Error("a packet of nothing was merged")

@@ -37,11 +37,11 @@ func NetworkHeader(frame []byte) (at int, etherType uint16) {
 	return at, 0
 }
 
-// TCPHeaderLen is the length of all headers of a TCP frame, from Ethernet to
+// tcpHeaderLen is the length of all headers of a TCP frame, from Ethernet to
 // TCP's options, which a device that counts merged segments but not their size
-// leaves to its driver to find. It is 0 if the frame's first bytes are not a
+// leaves to be found. It is 0 if the frame's first bytes are not a
 // whole set of such headers; IPv6 with extension headers is not looked into.
-func TCPHeaderLen(frame []byte) int {
+func tcpHeaderLen(frame []byte) int {
 	at, etherType := NetworkHeader(frame)
 	switch etherType {
 	case etherIPv4:

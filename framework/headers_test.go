@@ -41,11 +41,11 @@ func TestTCPHeaderLen(t *testing.T) {
 		for _, vlan := range []bool{false, true} {
 			f, tcp := tcpFrame(v6, vlan, 12, 100)
 			want := tcp + minTCPLen + 12
-			if got := TCPHeaderLen(f); got != want {
+			if got := tcpHeaderLen(f); got != want {
 				t.Errorf("v6 %v vlan %v: %d, want %d", v6, vlan, got, want)
 			}
 			for n := range want {
-				if got := TCPHeaderLen(f[:n]); got != 0 {
+				if got := tcpHeaderLen(f[:n]); got != 0 {
 					t.Errorf("cut to %d bytes: %d", n, got)
 				}
 			}
@@ -53,7 +53,7 @@ func TestTCPHeaderLen(t *testing.T) {
 	}
 	udp, _ := tcpFrame(false, false, 0, 10)
 	udp[etherLen+9] = 17
-	if got := TCPHeaderLen(udp); got != 0 {
+	if got := tcpHeaderLen(udp); got != 0 {
 		t.Errorf("UDP: %d", got)
 	}
 }
@@ -85,7 +85,7 @@ func FuzzTCPHeaderLen(f *testing.F) {
 	seed, _ := tcpFrame(false, true, 4, 10)
 	f.Add(seed)
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		if n := TCPHeaderLen(frame); n < 0 || n > len(frame) {
+		if n := tcpHeaderLen(frame); n < 0 || n > len(frame) {
 			t.Fatalf("%d of %d bytes", n, len(frame))
 		}
 	})

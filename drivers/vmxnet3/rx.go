@@ -125,7 +125,7 @@ func (d *device) newRxQueue(r *run, index int) (q *rxQueue, err error) {
 	}
 	n := uint32(cfg.RxDescriptors)
 	desc.rings, desc.sizes = [2]uint64{q.Addr(0), q.Addr(1)}, [2]uint32{n, n}
-	desc.comp, desc.compSize = q.CompletionAddr(), 2*n
+	desc.comp, desc.compSize = q.CompletionAddr(), uint32(q.Completions())
 	desc.driverData = ^uint64(0)
 	desc.vector = uint8(cfg.Interrupts.Rx(index))
 	return q, nil
