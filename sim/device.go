@@ -120,9 +120,6 @@ func (d *Device) connectHost() {
 	d.model.Connect(h)
 }
 
-// Model is the model that the device was made of.
-func (d *Device) Model() Model { return d.model }
-
 // Faults is how many accesses to memory were refused.
 func (d *Device) Faults() uint64 { return d.host.Faults() }
 

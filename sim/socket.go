@@ -65,9 +65,6 @@ const maxDatagram = 1 << 17
 // Plug implements End.
 func (s *Socket) Plug(p *Port) { s.port = p }
 
-// Port is the socket's port.
-func (s *Socket) Port() *Port { return s.port }
-
 // Wants implements End.
 func (s *Socket) Wants() Wants { return Wants{} }
 

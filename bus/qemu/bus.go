@@ -297,9 +297,6 @@ func (b *Bus) Device(name string) *Device {
 	return nil
 }
 
-// Version is QEMU's.
-func (b *Bus) Version() Version { return b.version }
-
 // Kill ends QEMU as a crash of it would: the devices are gone when it returns,
 // which is reported. Close is still to be called.
 func (b *Bus) Kill() {

@@ -55,16 +55,14 @@ func BenchmarkReceive(b *testing.B) {
 			atomic.StoreUint32(r.owner(device), 1)
 			device = (device + 1) % n
 		}
-		cur := r.Cursor()
 		for range batch {
-			at := cur.Index()
-			if d, ok := r.Peek(&cur); !ok || d.Word != 1 {
+			at, d, ok := r.Take()
+			if !ok || d.Word != 1 {
 				b.Fatal("not done")
 			}
 			if _, ok := slots.Take(at); !ok {
 				b.Fatal("no buffer")
 			}
 		}
-		r.Seek(cur)
 	}
 }

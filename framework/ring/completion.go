@@ -10,17 +10,13 @@ type Completion[D any] struct {
 	at   Cursor
 }
 
-// Cursor is a place in a completion or done-bit ring, to look ahead from
-// without consuming: a packet is taken as a whole or left for the next poll.
-// It is valid until the ring consumes or adds something by other means.
+// Cursor is a place in a completion ring, to look ahead from without consuming: a
+// packet is taken as a whole or left for the next poll. It is valid until the ring
+// consumes something by other means.
 type Cursor struct {
 	index uint32
-	gen   uint32 // Completion: the owner bit of descriptors that are there
-	left  uint32 // Done: outstanding descriptors from index on
+	gen   uint32 // the owner bit of descriptors that are there
 }
-
-// Index is where the cursor stands: the descriptor that Peek would return.
-func (c Cursor) Index() uint32 { return c.index }
 
 // NewCompletion makes a ring of n descriptors at the start of mem, all zero. The
 // memory stays the caller's and must outlive the ring.

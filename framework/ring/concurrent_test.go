@@ -105,18 +105,12 @@ func TestConcurrentDoneDevice(t *testing.T) {
 			posted++
 		}
 		tail.Store(r.Tail())
-		cur := r.Cursor()
-		for {
-			d, ok := r.Peek(&cur)
-			if !ok {
-				break
-			}
+		for _, d, ok := r.Take(); ok; _, d, ok = r.Take() {
 			if d.Word != uint32(taken) {
 				t.Fatalf("descriptor %d was answered with %d", taken, d.Word)
 			}
 			taken++
 		}
-		r.Seek(cur)
 		runtime.Gosched()
 	}
 	if err := <-failed; err != nil {

@@ -11,8 +11,8 @@ package ring
 //	*d = descriptor{...} // with the done bit clear
 //	ring.Add()
 //
-// and to consume, oldest first, with a [Cursor]: a descriptor is never handed
-// out twice, nor one that is not outstanding, whatever bits the device sets.
+// and to consume, oldest first, Take: a descriptor is never handed out twice, nor one
+// that is not outstanding, whatever bits the device sets.
 type Done[D any] struct {
 	memory[D]
 	span
@@ -44,23 +44,6 @@ func (r *Done[D]) Ready() bool { return r.used > 0 && r.load(r.head)&r.bit != 0 
 // outstanding; the oldest report of a [Flight] is.
 func (r *Done[D]) IsDone(i uint32) bool { return r.load(i)&r.bit != 0 }
 
-// Cursor starts to look ahead at the oldest outstanding descriptor.
-func (r *Done[D]) Cursor() Cursor { return Cursor{index: r.head, left: r.used} }
-
-// Peek returns a copy of the descriptor at cur, if it is outstanding and done,
-// and moves cur on. Nothing is released.
-func (r *Done[D]) Peek(cur *Cursor) (d D, ok bool) {
-	if cur.left == 0 || r.load(cur.index)&r.bit == 0 {
-		return d, false
-	}
-	d = r.desc[cur.index]
-	cur.left--
-	if cur.index++; cur.index == r.size {
-		cur.index = 0
-	}
-	return d, true
-}
-
 // Take releases the oldest outstanding descriptor, if it is done, and returns a
 // copy of it and where it was.
 func (r *Done[D]) Take() (i uint32, d D, ok bool) {
@@ -72,9 +55,6 @@ func (r *Done[D]) Take() (i uint32, d D, ok bool) {
 	r.Release(1)
 	return i, d, true
 }
-
-// Seek releases everything before cur.
-func (r *Done[D]) Seek(cur Cursor) { r.Release(int(r.used - cur.left)) }
 
 // address makes the descriptor at index i one of a buffer alone: its device address
 // in the first eight bytes, zeros behind.
