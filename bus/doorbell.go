@@ -39,6 +39,7 @@ type Doorbells struct {
 	// The device's.
 	carrying sync.Mutex
 	carried  atomic.Uint32
+	asleep   atomic.Bool // Arm was called, and the device has not been woken
 }
 
 const (
@@ -148,16 +149,26 @@ func (d *Doorbells) CarryOut(write func(region int, offset, value uint32)) error
 func (d *Doorbells) Pending() bool { return d.tail.Load() != d.carried.Load() }
 
 // Restart forgets what was posted and begins to count anew, for another driver
-// that begins as well.
+// that begins as well. The device is woken: whether it sleeps is written in the page,
+// and nobody knows what the last driver has made of that.
 func (d *Doorbells) Restart() {
 	d.carrying.Lock()
 	defer d.carrying.Unlock()
 	d.tail.Store(0)
 	d.carried.Store(0)
 	d.done.Store(0)
+	d.event.Signal()
 }
 
-// Wake wakes the device if it sleeps.
+// Rouse is Wake for the device's side, a timer of its own or a wire: it does not
+// believe the page, which the driver writes to as well.
+func (d *Doorbells) Rouse() {
+	if d.asleep.Load() && d.asleep.CompareAndSwap(true, false) {
+		d.event.Signal()
+	}
+}
+
+// Wake wakes the device if it sleeps, for the driver.
 func (d *Doorbells) Wake() {
 	if d.armed.Load() != 0 && d.armed.CompareAndSwap(1, 0) {
 		d.event.Signal()
@@ -171,14 +182,23 @@ func (d *Doorbells) Value(i int) *atomic.Uint32 {
 
 // Arm says that the device is about to sleep. The device must look at all its
 // doorbells and for posted writes once more afterwards, and only then Sleep.
-func (d *Doorbells) Arm() { d.armed.Store(1) }
+func (d *Doorbells) Arm() {
+	d.asleep.Store(true)
+	d.armed.Store(1)
+}
 
 // Disarm says that the device is awake.
-func (d *Doorbells) Disarm() { d.armed.Store(0) }
+func (d *Doorbells) Disarm() {
+	d.asleep.Store(false)
+	d.armed.Store(0)
+}
 
-// Sleep waits until a doorbell rings, someone calls Wake, or ctx ends.
+// Sleep waits until a doorbell rings, someone calls Wake or Rouse, or ctx ends.
 func (d *Doorbells) Sleep(ctx context.Context) error {
 	_, err := d.event.Wait(ctx)
+	if err == nil {
+		d.asleep.Store(false)
+	}
 	return err
 }
 

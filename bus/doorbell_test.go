@@ -40,6 +40,32 @@ func TestRingSignalsOnlyASleeper(t *testing.T) {
 	}
 }
 
+// TestNoDriverKeepsADeviceAsleep: a driver has written over the word that says that the
+// device sleeps. Its own rings may go unheard; a wire's call and the next driver do not.
+func TestNoDriverKeepsADeviceAsleep(t *testing.T) {
+	for _, word := range []uint32{0, 2, ^uint32(0)} {
+		d := newDoorbells(t, HeapMemory(DoorbellPageSize))
+		d.Rouse()
+		if n := d.Event().Take(); n != 0 {
+			t.Errorf("an awake device was roused %d times", n)
+		}
+		for name, wake := range map[string]func(){"Rouse": d.Rouse, "Restart": d.Restart} {
+			d.Arm()
+			Word(d.Memory().Bytes(), 0).Store(word)
+			wake()
+			wake()
+			if d.Event().Take() == 0 {
+				t.Errorf("%s leaves a device asleep whose word is %#x", name, word)
+			}
+		}
+		d.Arm()
+		d.Ring(0, 1)
+		if n := d.Event().Take(); n != 1 {
+			t.Errorf("the next driver's ring signals %d times", n)
+		}
+	}
+}
+
 func TestDoorbellsStayInTheirPage(t *testing.T) {
 	d := newDoorbells(t, HeapMemory(DoorbellPageSize))
 	d.Value(MaxDoorbells - 1).Store(1)

@@ -50,7 +50,7 @@ func (h *Host) SwapDoorbell(i int, old, value uint32) bool {
 // call it, with any lock held.
 func (h *Host) Wake() {
 	h.wakers.RLock()
-	h.reach.Load().Wake()
+	h.reach.Load().Rouse()
 	h.wakers.RUnlock()
 }
 

@@ -36,6 +36,9 @@ func TestRingWakesASleepingDeviceOnce(t *testing.T) {
 	d := newFakeDevice(t)
 	c, _ := connect(t, d, ServeOptions{})
 	r := bar(t, c, 0)
+	if d.bells.Event().Take() == 0 {
+		t.Error("a new client wakes nobody: the last one may have left the device asleep")
+	}
 	r.Write32(bellOffset, 1)
 	if n := d.bells.Event().Take(); n != 0 {
 		t.Errorf("an awake device was signalled %d times", n)

@@ -460,6 +460,7 @@ func TestShadowIOEventFDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer page.Close()
+	d.bells.Event().Take() // a new client wakes the device
 	d.bells.Arm()
 	bus.Word(page.Bytes(), 0x4c).Store(77)
 	if _, err := unix.Write(fds[0], []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
