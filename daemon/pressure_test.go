@@ -2,15 +2,14 @@ package daemon
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"io"
-	"math/rand/v2"
+	"net"
 	"net/netip"
 	"testing"
 	"time"
 
 	"nicd/framework/engine"
+	"nicd/internal/teststream"
 	"nicd/port/netstack"
 )
 
@@ -27,43 +26,7 @@ func streamBytes(t *testing.T, from, to *netstack.Port, at string, size int) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	sum := make(chan [32]byte, 1)
-	go func() {
-		c, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		h := sha256.New()
-		if _, err := io.Copy(h, c); err == nil {
-			sum <- [32]byte(h.Sum(nil))
-		}
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-	defer cancel()
-	c, err := from.Dial(ctx, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %#x", seed)
-	data := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(data)
-	if err := c.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-	select {
-	case got := <-sum:
-		if got != sha256.Sum256(data) {
-			t.Fatal("what arrived is not what was sent")
-		}
-	case <-ctx.Done():
-		t.Fatal("the stream stalled")
-	}
+	teststream.Move(t, listener, func() (net.Conn, error) { return from.Dial(t.Context(), address) }, size)
 }
 
 // Frames of 9000 bytes go through buffers that hold less than a quarter of one,

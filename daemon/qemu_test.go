@@ -27,6 +27,7 @@ import (
 	"nicd/drivers/vmxnet3"
 	"nicd/framework/engine"
 	"nicd/internal/testns"
+	"nicd/internal/teststream"
 	"nicd/port/netstack"
 )
 
@@ -178,36 +179,7 @@ func TestQEMURevision1LRO(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	received := make(chan [32]byte, 1)
-	go func() {
-		c, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		h := sha256.New()
-		_, _ = io.Copy(h, c)
-		received <- [32]byte(h.Sum(nil))
-	}()
-	c, err := b.Dial(&net.TCPAddr{IP: net.IPv4(10, 77, 0, 1), Port: 80})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	data := make([]byte, 16<<20)
-	_, _ = rand.NewChaCha8([32]byte{1}).Read(data)
-	if _, err := c.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	c.CloseWrite()
-	select {
-	case sum := <-received:
-		if sum != sha256.Sum256(data) {
-			t.Error("what arrived is not what was sent")
-		}
-	case <-time.After(60 * time.Second):
-		t.Fatal("the stream stalled")
-	}
+	teststream.Move(t, listener, func() (net.Conn, error) { return b.Dial(&net.TCPAddr{IP: net.IPv4(10, 77, 0, 1), Port: 80}) }, 16<<20)
 	if n := rxCount(t, d, "nic", engine.RxHardwareCoalesced); n == 0 {
 		t.Error("the device merged nothing")
 	}

@@ -1,18 +1,15 @@
 package daemon
 
 import (
-	"crypto/sha256"
-	"io"
-	"math/rand/v2"
 	"net"
 	"syscall"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"nicd/framework/engine"
 	"nicd/internal/testns"
+	"nicd/internal/teststream"
 	"nicd/port/tap"
 )
 
@@ -59,51 +56,18 @@ func TestTAPExtensionHeaders(t *testing.T) {
 func sendWithOption(t *testing.T, from, to *testns.Space) {
 	t.Helper()
 	listener := to.Listen(t, "[fd77::2]:0")
-	sum := make(chan [32]byte, 1)
-	go func() {
-		c, err := listener.Accept()
-		if err != nil {
-			close(sum)
-			return
-		}
-		defer c.Close()
-		h := sha256.New()
-		_, _ = io.Copy(h, c)
-		sum <- [32]byte(h.Sum(nil))
-	}()
 	padding := string([]byte{0, 0, 1, 4, 0, 0, 0, 0}) // PadN (RFC 8200 section 4.2)
-	dialer := net.Dialer{Timeout: 20 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
+	dialer := net.Dialer{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		if failed := c.Control(func(fd uintptr) { err = unix.SetsockoptString(int(fd), unix.IPPROTO_IPV6, unix.IPV6_DSTOPTS, padding) }); failed != nil {
 			return failed
 		}
 		return err
 	}}
-	var c net.Conn
-	err := from.Do(func() (err error) {
-		c, err = dialer.DialContext(t.Context(), "tcp6", listener.Addr().String())
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	seed := rand.Uint64()
-	t.Logf("seed %#x", seed)
-	data := make([]byte, 1<<20)
-	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(data)
-	if err := c.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	c.(*net.TCPConn).CloseWrite()
-	select {
-	case got := <-sum:
-		if got != sha256.Sum256(data) {
-			t.Error("what arrived is not what was sent")
-		}
-	case <-time.After(20 * time.Second):
-		t.Error("the stream stalled")
-	}
+	teststream.Move(t, listener, func() (c net.Conn, err error) {
+		err = from.Do(func() (err error) {
+			c, err = dialer.DialContext(t.Context(), "tcp6", listener.Addr().String())
+			return err
+		})
+		return c, err
+	}, 1<<20)
 }

@@ -1,10 +1,8 @@
 package daemon
 
 import (
-	"crypto/sha256"
 	"fmt"
-	"io"
-	"math/rand/v2"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,6 +16,7 @@ import (
 	"nicd/framework"
 	"nicd/framework/engine"
 	"nicd/internal/testns"
+	"nicd/internal/teststream"
 	"nicd/port/tap"
 )
 
@@ -83,46 +82,7 @@ func vmxnet3Model(revision int) string {
 func send(t *testing.T, from, to *testns.Space, at string, size int) {
 	t.Helper()
 	listener := to.Listen(t, at)
-	type result struct {
-		sum [32]byte
-		err error
-	}
-	received := make(chan result, 1)
-	go func() {
-		c, err := listener.Accept()
-		if err != nil {
-			received <- result{err: err}
-			return
-		}
-		defer c.Close()
-		h := sha256.New()
-		_, err = io.Copy(h, c)
-		received <- result{[32]byte(h.Sum(nil)), err}
-	}()
-	c, err := from.Dial(listener.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	seed := rand.Uint64()
-	t.Logf("seed %#x", seed)
-	data := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)}).Read(data)
-	if err := c.SetDeadline(time.Now().Add(60 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	c.CloseWrite()
-	select {
-	case r := <-received:
-		if r.err != nil || r.sum != sha256.Sum256(data) {
-			t.Fatalf("what arrived is not what was sent (%v)", r.err)
-		}
-	case <-time.After(60 * time.Second):
-		t.Fatal("the stream stalled")
-	}
+	teststream.Move(t, listener, func() (net.Conn, error) { return from.Dial(listener.Addr()) }, size)
 }
 
 // namespaces gives the TAP devices of two interfaces a namespace and addresses.

@@ -2,9 +2,8 @@ package netstack_test
 
 import (
 	"context"
-	"crypto/sha256"
 	"io"
-	"math/rand/v2"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"nicd/framework"
+	"nicd/internal/teststream"
 	"nicd/port/netstack"
 )
 
@@ -209,40 +209,7 @@ func stream(t *testing.T, at netip.AddrPort) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	got := make(chan [32]byte, 1)
-	go func() {
-		c, err := listener.Accept()
-		if err != nil {
-			return
-		}
-		defer c.Close()
-		h := sha256.New()
-		_, _ = io.Copy(h, c)
-		got <- [32]byte(h.Sum(nil))
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	c, err := client.Dial(ctx, at)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	data := make([]byte, 32<<20)
-	fill := rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8), byte(seed >> 16)})
-	_, _ = fill.Read(data)
-	if _, err := c.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	c.Close()
-	select {
-	case sum := <-got:
-		if sum != sha256.Sum256(data) {
-			t.Error("the data that arrived is not the data that was sent")
-		}
-	case <-ctx.Done():
-		t.Fatal("the stream stalled")
-	}
+	teststream.Move(t, listener, func() (net.Conn, error) { return client.Dial(t.Context(), at) }, 8<<20)
 	if s := client.Stats(); s.SegmentsSent == 0 || s.BacklogDropped != 0 {
 		t.Errorf("stats %+v: want segments and no drops", s)
 	}
