@@ -15,7 +15,7 @@ const (
 	minMTU, maxMTU = 68, 65535 // RFC 791: every module forwards 68 bytes
 	maxQueues      = 64        // framework.Cause has a bit for each
 	maxDescriptors = 32768
-	minBufferSize  = 256
+	minBufferSize  = 1088  // so that framework.MaxPacketLen fits framework.MaxFragments of them
 	maxBufferSize  = 16128 // with its headroom below 16 KiB
 	maxBuffers     = 1 << 22
 	maxCPU         = 8191

@@ -31,6 +31,7 @@ func (d *decoder) check(c *Config) {
 	d.checkUnsafe(c)
 	d.checkTAPs(c)
 	d.checkBridges(c)
+	d.checkLoops(c)
 	for _, t := range c.Streams {
 		d.checkStream(c, t)
 	}

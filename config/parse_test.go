@@ -2,14 +2,18 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"sort"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"nicd/framework"
 )
 
 func TestLoad(t *testing.T) {
@@ -248,5 +252,18 @@ func TestNoText(t *testing.T) {
 	var d Diagnostics
 	if !errors.As(err, &d) || strings.ContainsAny(d.Detail(), "\x1b\a") {
 		t.Errorf("%q", d.Detail())
+	}
+}
+
+// TestSmallestBuffers: whatever buffer size is accepted, the longest packet fits as many
+// buffers as a packet may have. Ports would cut it short or drop it.
+func TestSmallestBuffers(t *testing.T) {
+	least := 1 + sort.Search(maxBufferSize, func(n int) bool {
+		text := strings.Replace(DefaultSource(), `driver = "e1000"`, fmt.Sprintf("driver = \"e1000\"\n  buffer_size = %d", n+1), 1)
+		_, err := Parse("n.hcl", []byte(text), testVocabulary)
+		return err == nil
+	})
+	if least > maxBufferSize || least*framework.MaxFragments < framework.MaxPacketLen {
+		t.Errorf("buffer_size = %d is accepted: %d of them hold %d bytes", least, framework.MaxFragments, least*framework.MaxFragments)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 const twoPorts = `
 wire "w0" {}
+wire "w1" {}
 interface "a" {
   driver = "vmxnet3"
   device "sim" {
@@ -20,7 +21,7 @@ interface "b" {
   driver = "vmxnet3"
   device "sim" {
     model = "vmxnet3"
-    wire = "w0"
+    wire = "w1"
   }
   PORT B
 }

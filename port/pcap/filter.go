@@ -40,8 +40,15 @@ func (f *Filter) Match(frame []byte, length int) bool {
 	return f.match(&h)
 }
 
+// maxFilter is the longest filter, in bytes: what is tested of each packet, and an option
+// of a pcapng file, which has at most 64 KiB.
+const maxFilter = 4096
+
 // ParseFilter understands a filter. An error names the word that it is about.
 func ParseFilter(text string) (*Filter, error) {
+	if len(text) > maxFilter {
+		return nil, fmt.Errorf("filter %.40q...: it has %d bytes, of at most %d", text, len(text), maxFilter)
+	}
 	p := &filterParser{words: filterWords(text)}
 	match := p.either()
 	if p.err == nil && len(p.words) > 0 {

@@ -137,18 +137,19 @@ func countPackets(t *testing.T, file []byte) (n int) {
 
 func TestFilterMistakes(t *testing.T) {
 	for text, want := range map[string]string{
-		"tpc":                    `"tpc" is not known`,
-		"port":                   "a number is missing",
-		"port 65536":             `"65536" is not a number`,
-		"host nowhere":           `"nowhere" is not an IP address`,
-		"host fe80::1%eth0":      `"fe80::1%eth0" is not an IP address`,
-		"net 10.0.0.1/8":         `"10.0.0.1/8" is not a network`,
-		"tcp and":                "something is missing at the end",
-		"(tcp":                   "a parenthesis is not closed",
-		"tcp udp":                `"udp" is not expected there`,
-		"ether port 3":           `after ether comes host`,
-		"src tcp":                "after src comes host, net or port",
-		strings.Repeat("(", 200): "nested deeper",
+		"tpc":                                    `"tpc" is not known`,
+		"port":                                   "a number is missing",
+		"port 65536":                             `"65536" is not a number`,
+		"host nowhere":                           `"nowhere" is not an IP address`,
+		"host fe80::1%eth0":                      `"fe80::1%eth0" is not an IP address`,
+		"net 10.0.0.1/8":                         `"10.0.0.1/8" is not a network`,
+		"tcp and":                                "something is missing at the end",
+		"(tcp":                                   "a parenthesis is not closed",
+		"tcp udp":                                `"udp" is not expected there`,
+		"ether port 3":                           `after ether comes host`,
+		"src tcp":                                "after src comes host, net or port",
+		strings.Repeat("(", 200):                 "nested deeper",
+		strings.Repeat("tcp or ", 10000) + "tcp": "it has 70003 bytes, of at most 4096",
 	} {
 		if _, err := ParseFilter(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%q: %v; want %q", text, err, want)
