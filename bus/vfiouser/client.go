@@ -21,7 +21,8 @@ type DialOptions struct {
 	// default is the socket's.
 	Name string
 	// Timeout is how long the server may take to answer, 10 seconds if zero. A
-	// server that takes longer is gone: the connection is closed.
+	// server that takes longer is gone: the connection is closed. Time in which this
+	// process did not run counts for a quarter of that at the most.
 	Timeout time.Duration
 	// TrustServer makes doorbells cheaper (bus.Event.TrustPeers), and lets a server
 	// that is not to be trusted hold up all of this process.

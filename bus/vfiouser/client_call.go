@@ -99,15 +99,8 @@ func (c *Client) finish(l *call, fds []int) (*call, error) {
 	if err := c.transmit(l.msg, fds); err != nil {
 		return nil, err
 	}
-	l.timer.Reset(c.timeout)
-	defer l.timer.Stop()
-	select {
-	case <-l.done:
-	case <-l.timer.C:
-		c.fail(violation("%v not answered in %v", l.cmd, c.timeout))
-		return nil, c.reason
-	case <-c.lost:
-		return nil, c.reason
+	if err := c.await(l); err != nil {
+		return nil, err
 	}
 	if l.bad {
 		err := &RequestError{l.cmd.String(), l.errno}
@@ -115,6 +108,28 @@ func (c *Client) finish(l *call, fds []int) (*call, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// parts are what the time for an answer is waited for in. One that takes longer than
+// it should counts once: while this process, or the machine, was away (a virtual one
+// that is moved is, for seconds), nobody could answer, or the answer could not be read.
+const parts = 4
+
+// await waits for l's reply.
+func (c *Client) await(l *call) error {
+	defer l.timer.Stop()
+	for range parts {
+		l.timer.Reset(c.timeout / parts)
+		select {
+		case <-l.done:
+			return nil
+		case <-c.lost:
+			return c.reason
+		case <-l.timer.C:
+		}
+	}
+	c.fail(violation("%v not answered in %v", l.cmd, c.timeout))
+	return c.reason
 }
 
 // transmit sends a message. A server that does not take it in time is gone.
