@@ -24,6 +24,8 @@ var (
 	ErrNoRegion = errors.New("no such region")
 	// ErrNoInterrupt: the device lacks that kind of interrupt or that many.
 	ErrNoInterrupt = errors.New("no such interrupt")
+	// ErrTimeout: the device has not done in time what a driver waits for.
+	ErrTimeout = errors.New("device takes too long")
 	// ErrUnsupported: the bus cannot do what was asked.
 	ErrUnsupported = errors.New("not supported by this bus")
 )

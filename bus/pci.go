@@ -86,15 +86,20 @@ const firstCapability = 0x40
 const pollEvery = 20 * time.Microsecond
 
 // Await waits until the bits of a register that are in mask equal want, for at most
-// limit, and returns what it read last. It ends at once when the device is gone.
-// It sleeps: it is for the control path.
-func Await(r Region, offset, mask, want uint32, limit time.Duration) (value uint32, ok bool) {
-	Until(limit, func() bool {
+// limit, and returns what it read last. It ends at once when the device is gone,
+// with ErrGone; else the error is ErrTimeout. It sleeps: it is for the control path.
+func Await(r Region, offset, mask, want uint32, limit time.Duration) (value uint32, err error) {
+	ended := Until(limit, func() bool {
 		value = r.Read32(offset)
-		ok = value != Gone && value&mask == want
-		return ok || value == Gone
+		return value&mask == want || value == Gone
 	})
-	return value, ok
+	switch {
+	case value == Gone:
+		return value, ErrGone
+	case !ended:
+		return value, fmt.Errorf("register %#x is %#x: %w", offset, value, ErrTimeout)
+	}
+	return value, nil
 }
 
 // Until calls done until it is true, for at most limit, and tells whether it was: a

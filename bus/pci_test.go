@@ -106,19 +106,17 @@ func TestAwait(t *testing.T) {
 		values []uint32
 		limit  time.Duration
 		value  uint32
-		ok     bool
+		err    error
 	}{
-		"at once": {[]uint32{0x15}, time.Minute, 0x15, true},
-		"later":   {[]uint32{0, 1, 0x14}, time.Minute, 0x14, true},
-		"never":   {[]uint32{1}, time.Millisecond, 1, false},
-		"gone":    {[]uint32{0, Gone}, time.Minute, Gone, false}, // though it has the bits
+		"at once":      {[]uint32{0x15}, time.Minute, 0x15, nil},
+		"later":        {[]uint32{0, 1, 0x14}, time.Minute, 0x14, nil},
+		"never":        {[]uint32{1}, time.Millisecond, 1, ErrTimeout},
+		"gone":         {[]uint32{0, Gone}, time.Minute, Gone, ErrGone}, // though it has the bits
+		"with no time": {[]uint32{0x15}, 0, 0x15, nil},
 	} {
-		if v, ok := Await(&sequence{values: c.values}, 0, 0x14, 0x14, c.limit); v != c.value || ok != c.ok {
-			t.Errorf("%s: %#x, %v", name, v, ok)
+		if v, err := Await(&sequence{values: c.values}, 0, 0x14, 0x14, c.limit); v != c.value || !errors.Is(err, c.err) {
+			t.Errorf("%s: %#x, %v", name, v, err)
 		}
-	}
-	if v, ok := Await(&sequence{values: []uint32{0x15}}, 0, 0x14, 0x14, 0); v != 0x15 || !ok {
-		t.Errorf("with no time: %#x, %v", v, ok)
 	}
 }
 

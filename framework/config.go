@@ -97,16 +97,19 @@ type Settings struct {
 	MTU int
 	MAC MAC
 	// Features are effective: the device offers each of them. LRO never comes without
-	// RxChecksum, nor, by the quirk vlan-one-switch, VLANInsert without VLANStrip.
+	// RxChecksum, nor, by the quirk vlan-one-switch, VLANInsert without VLANStrip, nor
+	// RSSHash with one receive queue.
 	Features Features
 	RSS      RSS
 }
 
-// EffectOf is what a change of settings takes on a device that looks at the MTU, at
-// the RSS key and at whether there is RSS only when it starts, and follows all
-// else at once.
-func EffectOf(now, next *Settings) Effect {
-	if now.MTU != next.MTU || now.RSS.Key != next.RSS.Key || (now.Features^next.Features)&RSSHash != 0 {
+// EffectOf is what a change of settings takes on a device with such quirks that looks
+// at the MTU, at the RSS key and at whether there is RSS only when it starts, and
+// follows all else at once. By vlan-one-switch, packets that the device was given
+// before would go without their tags, into another VLAN, when it is turned off.
+func EffectOf(now, next *Settings, quirks *QuirkSet) Effect {
+	untags := VLANOneSwitchQuirk.Get(quirks) && now.Features.Has(VLANInsert) && !next.Features.Has(VLANStrip)
+	if untags || now.MTU != next.MTU || now.RSS.Key != next.RSS.Key || (now.Features^next.Features)&RSSHash != 0 {
 		return Reset
 	}
 	return Live

@@ -12,6 +12,7 @@ func TestEffectOf(t *testing.T) {
 		want   Effect
 	}{
 		"nothing":  {func(*Settings) {}, Live},
+		"tags":     {func(s *Settings) { s.Features &^= VLANStrip | VLANInsert }, Live},
 		"MTU":      {func(s *Settings) { s.MTU++ }, Reset},
 		"address":  {func(s *Settings) { s.MAC[5]++ }, Live},
 		"RSS":      {func(s *Settings) { s.Features ^= RSSHash }, Reset},
@@ -22,7 +23,7 @@ func TestEffectOf(t *testing.T) {
 		now := Settings{MTU: 1500, Features: AllFeatures}
 		next := now
 		c.change(&next)
-		if got := EffectOf(&now, &next); got != c.want {
+		if got := EffectOf(&now, &next, NewQuirkSet()); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}

@@ -38,9 +38,10 @@ type Driver interface {
 	// answer never changes.
 	Describe() Description
 
-	// Attach identifies dev, resets it and makes it ready for Start. It reads
-	// quirks from env. On error it leaves nothing behind: no interrupt, no DMA,
-	// no memory. The driver does not close dev.
+	// Attach finds out what dev is, which is one of Description.IDs and a bus
+	// master, resets it and makes it ready for Start. It reads quirks from env. On
+	// error it leaves nothing behind: no interrupt, no DMA, no memory. The driver
+	// does not close dev. Only the function Attach calls this.
 	Attach(ctx context.Context, dev bus.Device, env Env) (Device, error)
 }
 
@@ -63,6 +64,7 @@ type DeviceID struct {
 // Env is what the framework gives a driver at Attach, for the device's lifetime.
 type Env struct {
 	Name   string // the interface, for messages
+	ID     int    // which of Description.IDs the device is
 	Log    zerolog.Logger
 	Quirks *QuirkSet // effective values, re-evaluated by the framework when link or mode change
 	DMA    DMA
@@ -83,11 +85,17 @@ type Block struct {
 	Addr  uint64
 }
 
-// Device is an attached NIC: the control half of a driver. The framework calls
+// Device is an attached NIC: the control half of a driver. Those methods that return
+// an error need not care whether the device is there: see Gone. The framework calls
 // its methods one at a time, never from the data path, with three exceptions:
 // Interrupt, Mask and Unmask may be called at any time between Start and the
 // end of Stop, one at a time for each vector.
 type Device interface {
+	// Gone tells whether nobody answers: whether a register that can never hold all
+	// ones does (bus.Gone). Then the framework does not believe what other calls
+	// have read, and ends the device. It is called after most of them.
+	Gone() bool
+
 	// Info describes the device found. It is called after Attach and again after
 	// the device said that its mode changed.
 	Info() Info
@@ -98,8 +106,8 @@ type Device interface {
 	Start(cfg Config) (Queues, error)
 
 	// Stop halts the device. No DMA is in flight when it returns, every buffer
-	// is the framework's again, and the queues are dead. It succeeds on a device
-	// that is gone. A stopped device can be started again.
+	// is the framework's again, and the queues are dead. It does no harm to a
+	// stopped device, which can be started again.
 	Stop(ctx context.Context) error
 
 	// Detach undoes Attach. The device is stopped.
@@ -126,8 +134,9 @@ type Device interface {
 	SetFilters(Filters) error
 
 	// ReadCounters stores the hardware's counters to dst in the order that
-	// Info.Counters declared, as totals since Start (the framework adds them up
-	// over resets).
+	// Info.Counters declared, as totals: since when does not matter, if that is the
+	// same from Start to Stop. (The framework takes the difference to what they are
+	// at Start and adds that up over resets.)
 	ReadCounters(dst []uint64) error
 
 	// Interrupt acknowledges what vector signals and says what it was. No work
@@ -140,7 +149,7 @@ type Device interface {
 	Unmask(vector int)
 
 	// Admin handles what Cause.Admin announced (link changes, queue errors) and
-	// is also called about once a second. It may sleep.
+	// is also called about once a second, from Start to Stop. It may sleep.
 	Admin() Events
 }
 
@@ -248,7 +257,6 @@ const (
 type Cause struct {
 	Rx, Tx uint64
 	Admin  bool // Admin has something to do
-	Gone   bool // the device does not answer
 }
 
 // None tells whether the interrupt was not the device's.
@@ -260,7 +268,7 @@ type Events struct {
 	ModeChanged bool   // read Info; quirks are evaluated again
 	QueueFault  uint64 // bit q: queue pair q has stopped
 	DeviceFault bool   // the device has to be reset
-	Gone        bool
+	Gone        bool   // nobody answers; the framework sets it, see Device.Gone
 	Reason      string // for the log and the reset counter, when there was a fault
 }
 

@@ -43,15 +43,13 @@ func (s Statistics) Infos() []CounterInfo {
 }
 
 // Read reads, and by that clears, the registers and adds them to totals, which
-// has as many elements as s. With no totals they are thrown away.
+// has as many elements as s.
 func (s Statistics) Read(r bus.Region, totals []uint64) {
 	for i := range s {
 		n := uint64(r.Read32(s[i].Offset))
 		if s[i].Wide {
 			n |= uint64(r.Read32(s[i].Offset+4)) << 32
 		}
-		if totals != nil {
-			totals[i] += n
-		}
+		totals[i] += n
 	}
 }

@@ -727,9 +727,6 @@ func TestDriverUnplugged(t *testing.T) {
 		if e := n.Admin(); !e.Gone {
 			t.Errorf("events %+v", e)
 		}
-		if c := n.Device.Interrupt(0); !c.Gone {
-			t.Errorf("cause %+v", c)
-		}
 		if _, err := n.Device.Link(); !errors.Is(err, bus.ErrGone) {
 			t.Errorf("link: %v", err)
 		}

@@ -1,11 +1,6 @@
 package e1000
 
-import (
-	"slices"
-
-	"nicd/bus"
-	"nicd/framework"
-)
+import "nicd/framework"
 
 // statistics are the registers that Info and ReadCounters are about.
 var statistics = framework.Statistics{
@@ -40,15 +35,9 @@ var statistics = framework.Statistics{
 	{Offset: 0x4034, Name: "tx_no_carrier", Doc: "frames sent without carrier", Bad: true},
 }
 
-// ReadCounters reports what has been counted since Start. What a device that went
-// away meanwhile seems to say is not believed.
+// ReadCounters reports what has been counted since Attach.
 func (d *device) ReadCounters(dst []uint64) error {
-	now := slices.Clone(d.run.totals)
-	statistics.Read(d.bar, now)
-	if d.gone() {
-		return d.fail(bus.ErrGone)
-	}
-	d.run.totals = now
-	copy(dst, now)
+	statistics.Read(d.bar, d.totals)
+	copy(dst, d.totals)
 	return nil
 }

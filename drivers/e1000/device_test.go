@@ -65,7 +65,7 @@ func TestAttachRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer dev.Close()
-	_, err = e1000.New().Attach(t.Context(), dev, framework.Env{Quirks: framework.NewQuirkSet()})
+	_, err = framework.Attach(t.Context(), e1000.New(), dev, framework.Env{Quirks: framework.NewQuirkSet()})
 	if !errors.Is(err, framework.ErrNotOurs) {
 		t.Errorf("a vmxnet3: %v", err)
 	}

@@ -29,7 +29,6 @@ package e1000
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"nicd/bus"
@@ -64,35 +63,27 @@ type device struct {
 	dma    framework.DMA
 	quirks *framework.QuirkSet
 	mac    framework.MAC // permanent
-	// run is of the last Start: interrupts may look at it until Stop has returned.
-	run     *run
-	running bool
+	run    *run          // of the last Start
+	totals []uint64      // of statistics
 }
 
 // Attach resets the device and reads its EEPROM.
 func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
-	part, err := framework.Identify(dev.Info(), ids())
-	if err != nil {
-		return nil, fmt.Errorf("e1000: %w", err)
-	}
-	if err := bus.EnableMaster(dev); err != nil {
-		return nil, fmt.Errorf("e1000: %w", err)
-	}
 	bar, err := dev.Region(bus.BAR0)
 	if err != nil {
-		return nil, fmt.Errorf("e1000: BAR0: %w", err)
+		return nil, err
 	}
-	d := &device{hardware: hardware{bus: dev, chip: &chips[part], bar: bar}, dma: env.DMA, quirks: env.Quirks}
+	d := &device{
+		hardware: hardware{bus: dev, chip: &chips[env.ID], bar: bar},
+		dma:      env.DMA, quirks: env.Quirks, totals: make([]uint64, len(statistics)),
+	}
 	if err := d.restart(ctx); err != nil {
 		return nil, err
 	}
 	if d.mac, err = d.permanentMAC(); err != nil {
 		return nil, err
 	}
-	if err := d.wakePHY(); err != nil {
-		return nil, err
-	}
-	return d, nil
+	return d, d.wakePHY()
 }
 
 // nvmReload is how long a part takes after a reset to load what its EEPROM says
@@ -111,18 +102,14 @@ func (d *device) restart(ctx context.Context) error {
 	return nil
 }
 
-// quiet resets the device, the way it wants that, so that it does nothing more. One
-// that is gone does nothing anyway.
+// quiet resets the device, the way it wants that, so that it does nothing more.
 func (d *device) quiet(ctx context.Context) error {
-	if d.gone() {
-		return nil
-	}
 	how := framework.ResetMethodQuirk.Get(d.quirks)
 	if err := d.reset(how); err != nil || how != framework.ResetByBus {
 		return err
 	}
 	if err := d.bus.Reset(ctx); err != nil {
-		return fmt.Errorf("e1000: %w", err)
+		return err
 	}
 	return bus.EnableMaster(d.bus)
 }
@@ -159,11 +146,5 @@ func (d *device) Info() framework.Info {
 // Detach leaves the device reset.
 func (d *device) Detach() error { return d.quiet(context.Background()) }
 
-// Admin looks whether the device is still there. The one thing that an interrupt
-// announces is a change of the link.
-func (d *device) Admin() framework.Events {
-	if d.gone() {
-		return framework.Events{Gone: true, Reason: "device does not answer"}
-	}
-	return framework.Events{LinkChanged: true}
-}
+// Admin: the one thing that an interrupt announces is a change of the link.
+func (d *device) Admin() framework.Events { return framework.Events{LinkChanged: true} }

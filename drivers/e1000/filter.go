@@ -19,14 +19,7 @@ func (d *device) SetFilters(f framework.Filters) error {
 // also starts receive the first time.
 func (d *device) applyFilters() {
 	cfg := &d.run.cfg
-	d.writeRAR(0, cfg.MAC, true)
-	for i := range numRAR - 1 {
-		if i < len(cfg.Filters.Unicast) {
-			d.writeRAR(i+1, cfg.Filters.Unicast[i], true)
-		} else {
-			d.writeRAR(i+1, framework.MAC{}, false)
-		}
-	}
+	d.writeAddresses(append([]framework.MAC{cfg.MAC}, cfg.Filters.Unicast...))
 	d.writeTable(regMTA, multicastTable(cfg.Filters.Multicast))
 	rctl := d.run.rctl &^ (rctlUPE | rctlMPE | rctlVFE)
 	if cfg.Filters.Promiscuous {
@@ -45,14 +38,16 @@ func (d *device) applyFilters() {
 	}
 }
 
-func (d *device) writeRAR(entry int, mac framework.MAC, valid bool) {
-	low, high := mac.Words()
-	if valid {
-		high |= rahValid
+func (d *device) writeAddresses(macs []framework.MAC) {
+	for i := range uint32(numRAR) {
+		var low, high uint32
+		if int(i) < len(macs) {
+			low, high = macs[i].Words()
+			high |= rahValid
+		}
+		d.write(regRAL+8*i, low)
+		d.write(regRAH+8*i, high)
 	}
-	at := 8 * uint32(entry)
-	d.write(regRAL+at, low)
-	d.write(regRAH+at, high)
 }
 
 // writeTable writes a table from its end: what an 82544 writes to an odd word also

@@ -21,23 +21,20 @@ func (h *hardware) read(reg uint32) uint32  { return h.bar.Read32(reg) }
 func (h *hardware) write(reg, v uint32)     { h.bar.Write32(reg, v) }
 func (h *hardware) set(reg, bits uint32)    { h.write(reg, h.read(reg)|bits) }
 func (h *hardware) clear(reg, bits uint32)  { h.write(reg, h.read(reg)&^bits) }
-func (h *hardware) gone() bool              { return h.read(regSTATUS) == bus.Gone }
 func queueReg(reg uint32, queue int) uint32 { return reg + queueStride*uint32(queue) }
 
-// fail is the error of a device that did not do what it should, or is gone.
-func (h *hardware) fail(what error) error {
-	if h.gone() {
-		what = bus.ErrGone
-	}
-	return fmt.Errorf("e1000: %w: %w", framework.ErrDevice, what)
-}
+// Gone looks at the status: no part has all its bits.
+func (h *hardware) Gone() bool { return h.read(regSTATUS) == bus.Gone }
 
 // patience is how long a register may take, which is ten times what any does.
 const patience = 100 * time.Millisecond
 
 // await waits until the bits of reg that are in mask equal want.
-func (h *hardware) await(reg, mask, want uint32) (value uint32, ok bool) {
-	return bus.Await(h.bar, reg, mask, want, patience)
+func (h *hardware) await(what string, reg, mask, want uint32) (value uint32, err error) {
+	if value, err = bus.Await(h.bar, reg, mask, want, patience); err != nil {
+		err = fmt.Errorf("%w: %s: %w", framework.ErrDevice, what, err)
+	}
+	return value, err
 }
 
 // reset brings the MAC into its power-on state with no DMA in flight. There are
@@ -49,20 +46,15 @@ func (h *hardware) reset(how framework.ResetMethod) error {
 	h.clear(regTCTL, tctlEN)
 	if h.chip.express {
 		h.set(regCTRL, ctrlGIODisable)
-		h.await(regSTATUS, statusGIOMaster, 0)
+		_, _ = h.await("bus master", regSTATUS, statusGIOMaster, 0)
 	} else {
 		h.clear(regRCTL, rctlEN)
 	}
-	switch how {
-	case framework.ResetByIORegister:
-		if err := h.writeThroughIO(regCTRL, h.read(regCTRL)|ctrlRST); err != nil {
-			return fmt.Errorf("e1000: %w", err)
-		}
-	default:
-		h.set(regCTRL, ctrlRST)
+	if err := h.writeReset(how, h.read(regCTRL)|ctrlRST); err != nil {
+		return err
 	}
-	if _, ok := h.await(regCTRL, ctrlRST, 0); !ok {
-		return h.fail(errors.New("reset does not end"))
+	if _, err := h.await("reset", regCTRL, ctrlRST, 0); err != nil {
+		return err
 	}
 	h.clear(regCTRL, ctrlGIODisable)
 	h.write(regIMC, intAll)
@@ -89,38 +81,34 @@ func (h *hardware) endThrottling() {
 	h.clear(regCTRLEXT, ctrlExtTimersClear)
 }
 
-// writeThroughIO writes a register through the window in the I/O BAR, or as usual
-// if the bus does not reach that.
-func (h *hardware) writeThroughIO(reg, v uint32) error {
-	io, err := bus.IORegion(h.bus)
-	switch {
-	case errors.Is(err, bus.ErrNoRegion):
-		h.write(reg, v)
-		return nil
-	case err != nil:
-		return err
+// writeReset writes CTRL, if wanted through the window in the I/O BAR, if the bus
+// reaches that.
+func (h *hardware) writeReset(how framework.ResetMethod, ctrl uint32) error {
+	if how == framework.ResetByIORegister {
+		io, err := bus.IORegion(h.bus)
+		if err == nil {
+			io.Write32(ioAddr, regCTRL)
+			io.Write32(ioData, ctrl)
+		}
+		if !errors.Is(err, bus.ErrNoRegion) {
+			return err
+		}
 	}
-	io.Write32(ioAddr, reg)
-	io.Write32(ioData, v)
+	h.write(regCTRL, ctrl)
 	return nil
 }
 
 // nvm reads a word of the EEPROM.
 func (h *hardware) nvm(word uint32) (uint16, error) {
 	h.write(regEERD, eerdStart|word<<h.chip.eerdAddr)
-	v, ok := h.await(regEERD, h.chip.eerdDone, h.chip.eerdDone)
-	if !ok {
-		return 0, h.fail(errNVM)
-	}
-	return uint16(v >> eerdDataShift), nil
+	v, err := h.await("EEPROM", regEERD, h.chip.eerdDone, h.chip.eerdDone)
+	return uint16(v >> eerdDataShift), err
 }
-
-var errNVM = errors.New("EEPROM does not answer")
 
 // permanentMAC is the address that the device was born with.
 func (h *hardware) permanentMAC() (framework.MAC, error) {
 	mac, err := h.nvmMAC()
-	if !errors.Is(err, errNVM) {
+	if !errors.Is(err, bus.ErrTimeout) {
 		return mac, err
 	}
 	// EERD need not answer on an 8254x (Linux and FreeBSD read the EEPROM by its
@@ -146,7 +134,7 @@ func (h *hardware) nvmMAC() (mac framework.MAC, err error) {
 		sum += w
 	}
 	if sum != nvmSum {
-		return mac, h.fail(fmt.Errorf("EEPROM sum is %#x, not %#x", sum, nvmSum))
+		return mac, fmt.Errorf("%w: EEPROM sum is %#x, not %#x", framework.ErrDevice, sum, nvmSum)
 	}
 	return mac, nil
 }
@@ -154,11 +142,8 @@ func (h *hardware) nvmMAC() (mac framework.MAC, err error) {
 // phy reads or writes a register of the PHY.
 func (h *hardware) phy(op, reg, v uint32) (uint16, error) {
 	h.write(regMDIC, op|mdicPHY|reg<<mdicRegShift|v)
-	got, ok := h.await(regMDIC, mdicReady, mdicReady)
-	if !ok || got&mdicError != 0 {
-		return 0, h.fail(fmt.Errorf("PHY register %d", reg))
-	}
-	return uint16(got), nil
+	got, err := h.await("PHY", regMDIC, mdicReady|mdicError, mdicReady)
+	return uint16(got), err
 }
 
 // wakePHY makes the PHY negotiate, if someone has left it otherwise.
@@ -175,9 +160,6 @@ func (h *hardware) wakePHY() error {
 // Link reads the link's state.
 func (h *hardware) Link() (framework.Link, error) {
 	s := h.read(regSTATUS)
-	if s == bus.Gone {
-		return framework.Link{}, h.fail(bus.ErrGone)
-	}
 	return framework.Link{
 		Up:         s&statusLU != 0,
 		Mbps:       [...]int{10, 100, 1000, 1000}[s>>statusSpeedShift&statusSpeedMask],

@@ -12,10 +12,9 @@ import (
 // board is a register file with an EEPROM and a PHY behind it.
 type board struct {
 	fakeRegion
-	nvm     []uint16 // none: EERD does not answer
-	phy     map[uint32]uint16
-	gone    bool
-	answers int // so many reads, and then it is gone; 0: no such end
+	nvm  []uint16 // none: EERD does not answer
+	phy  map[uint32]uint16
+	gone bool
 }
 
 func partOf(id uint16) *chip {
@@ -34,9 +33,6 @@ func (b *board) Read32(off uint32) uint32 {
 	if b.gone {
 		return bus.Gone
 	}
-	if b.answers--; b.answers == 0 {
-		b.gone = true
-	}
 	return b.regs[off]
 }
 
@@ -54,25 +50,6 @@ func (b *board) Write32(off, v uint32) {
 		b.regs[off] = v&^0xFFFF | uint32(word) | mdicReady
 		if !ok {
 			b.regs[off] |= mdicError
-		}
-	}
-}
-
-// TestGoneWhileCounting: what a device that goes away seems to have counted is never
-// reported.
-func TestGoneWhileCounting(t *testing.T) {
-	const reads = 32 // of ReadCounters: two counters are wide, and one looks whether the device is there
-	for n := 1; n <= reads; n++ {
-		b, h := newBoard(0x10D3)
-		d := &device{hardware: *h, run: &run{totals: make([]uint64, len(statistics))}}
-		b.regs[statistics[0].Offset], b.answers = 5, n
-		dst := make([]uint64, len(statistics))
-		err := d.ReadCounters(dst)
-		if n < reads && (!errors.Is(err, bus.ErrGone) || dst[0] != 0 || d.run.totals[0] != 0) {
-			t.Errorf("after %d reads: %v, %d", n, err, dst[0])
-		}
-		if n == reads && (err != nil || dst[0] != 5) {
-			t.Errorf("with all reads: %v, %d", err, dst[0])
 		}
 	}
 }
@@ -102,7 +79,7 @@ func TestEEPROM(t *testing.T) {
 // TestNoEERD: the address that the part has loaded by itself will do.
 func TestNoEERD(t *testing.T) {
 	b, h := newBoard(0x100C)
-	if _, err := h.permanentMAC(); !errors.Is(err, errNVM) {
+	if _, err := h.permanentMAC(); !errors.Is(err, bus.ErrTimeout) {
 		t.Errorf("no address anywhere: %v", err)
 	}
 	b.regs[regRAL], b.regs[regRAH] = 0x03020100, 0x0504|rahValid

@@ -21,23 +21,33 @@ func (r *run) bits(v *framework.Vector) (bits uint32) {
 	return bits
 }
 
-// Interrupt acknowledges. The MSI-X vector of queues alone needs no register: when
-// it fired, EIAC has cleared its causes and IAM has masked it.
+// Interrupt acknowledges. Without MSI-X, reading the causes clears them. The MSI-X
+// vector of queues alone needs no register: when it fired, EIAC has cleared its causes
+// and IAM has masked it.
 func (d *device) Interrupt(v int) framework.Cause {
 	vec := &d.run.vectors[v]
-	if d.run.cfg.Interrupts.Kind != bus.MSIX {
-		return d.unnamed(vec)
-	}
-	cause := vec.Cause
-	if !cause.Admin {
+	cause, named := vec.Cause, d.run.cfg.Interrupts.Kind == bus.MSIX
+	if named && !cause.Admin {
 		vec.Fired()
 		return cause
 	}
 	icr := d.read(regICR)
-	if icr == bus.Gone {
-		return framework.Cause{Gone: true}
-	}
 	cause.Admin = icr&intLink != 0
+	if named {
+		d.acknowledge(icr)
+		return cause
+	}
+	if icr&intRx == 0 {
+		cause.Rx = 0
+	}
+	if icr&intTx == 0 {
+		cause.Tx = 0
+	}
+	return cause
+}
+
+// acknowledge clears the causes of MSI-X that have no queue.
+func (d *device) acknowledge(icr uint32) {
 	if others := icr &^ intQueues; others != 0 {
 		d.write(regICR, others)
 	}
@@ -45,24 +55,6 @@ func (d *device) Interrupt(v int) framework.Cause {
 		// The read may have cleared what had not fired yet (Linux e1000e).
 		d.write(regICS, queues)
 	}
-	return cause
-}
-
-// unnamed reads, and by that clears, the one set of causes that there is without
-// MSI-X.
-func (d *device) unnamed(vec *framework.Vector) framework.Cause {
-	icr := d.read(regICR)
-	if icr == bus.Gone {
-		return framework.Cause{Gone: true}
-	}
-	cause := framework.Cause{Admin: icr&intLink != 0}
-	if icr&intRx != 0 {
-		cause.Rx = vec.Cause.Rx
-	}
-	if icr&intTx != 0 {
-		cause.Tx = vec.Cause.Tx
-	}
-	return cause
 }
 
 // Mask keeps a vector from firing.

@@ -42,31 +42,18 @@ var (
 	extendedOwner = ring.Owner{Offset: 8, Bit: rxDone}
 )
 
-// rxResult is a descriptor that came back, whatever its form.
-type rxResult struct {
-	status, length uint32
-	vlan           uint16
-	hash           uint32
-	hashed         bool
+// extend gives a legacy descriptor the extended form. There is no hash in it.
+func (d *rxDesc) extend() {
+	status, errors := d.w3&0xFF, d.w3>>8&0xFF
+	*d = rxDesc{w2: status | errors<<24, w3: d.w2&0xFFFF | d.w3&0xFFFF_0000}
 }
 
-func (d *rxDesc) legacy() rxResult {
-	return rxResult{
-		status: d.w3&0xFF | d.w3>>8&0xFF<<24,
-		length: d.w2 & 0xFFFF,
-		vlan:   uint16(d.w3 >> 16),
-	}
-}
-
-func (d *rxDesc) extended() rxResult {
-	return rxResult{
-		status: d.w2,
-		length: d.w3 & 0xFFFF,
-		vlan:   uint16(d.w3 >> 16),
-		hash:   uint32(d.addr >> 32),
-		hashed: d.addr&rxHashType != 0,
-	}
-}
+// What the extended form says.
+func (d *rxDesc) status() uint32 { return d.w2 }
+func (d *rxDesc) length() uint32 { return d.w3 & 0xFFFF }
+func (d *rxDesc) vlan() uint16   { return uint16(d.w3 >> 16) }
+func (d *rxDesc) hash() uint32   { return uint32(d.addr >> 32) }
+func (d *rxDesc) hashed() bool   { return d.addr&rxHashType != 0 }
 
 // rxQueue is a receive queue.
 type rxQueue struct {
@@ -83,38 +70,35 @@ func (q *rxQueue) Poll(dst *framework.Batch) framework.Verdict {
 		if !ok {
 			return q.End()
 		}
-		var r rxResult
-		if q.extended {
-			r = d.extended()
-		} else {
-			r = d.legacy()
+		if !q.extended {
+			d.extend()
 		}
-		q.Fill(r.length)
-		if r.status&rxEOP != 0 {
-			q.finish(&r)
+		q.Fill(d.length())
+		if d.status()&rxEOP != 0 {
+			q.finish(&d)
 			q.Deliver(dst)
 		}
 	}
 }
 
 // finish gives the packet what its last descriptor says of it.
-func (q *rxQueue) finish(r *rxResult) {
-	p := &q.Packet
+func (q *rxQueue) finish(d *rxDesc) {
+	p, status := &q.Packet, d.status()
 	switch {
-	case r.status&rxErrorFrame != 0:
+	case status&rxErrorFrame != 0:
 		q.Fail(framework.DropCRC)
 		return
-	case r.status&rxErrorData != 0:
+	case status&rxErrorData != 0:
 		q.Fail(framework.DropDevice)
 		return
 	}
-	p.Flags |= verdict(r.status)
-	if r.status&rxTagged != 0 {
-		p.VLAN = r.vlan
+	p.Flags |= verdict(status)
+	if status&rxTagged != 0 {
+		p.VLAN = d.vlan()
 		p.Flags |= framework.VLANTag
 	}
-	if q.hashes && r.hashed {
-		p.Hash = r.hash
+	if q.hashes && d.hashed() {
+		p.Hash = d.hash()
 		p.Flags |= framework.HashValid
 	}
 }

@@ -19,12 +19,11 @@ type run struct {
 	cfg     framework.Config
 	vectors []framework.Vector
 	rctl    uint32
-	totals  []uint64 // of the statistics registers
 }
 
 // Start resets the device and sets it up from nothing. Receive is enabled last.
 func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
-	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues), totals: make([]uint64, len(statistics))}
+	r := &run{cfg: cfg, vectors: framework.NewVectors(&cfg.Interrupts, cfg.RxQueues, cfg.TxQueues)}
 	buffer, err := bufferSize(cfg.Buffers.Size)
 	if err != nil {
 		return framework.Queues{}, err
@@ -37,22 +36,17 @@ func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 		func(i int) (*rxQueue, error) { return d.newRxQueue(r, i, buffer.size) },
 		func(i int) (*txQueue, error) { return d.newTxQueue(r, i) })
 	if err != nil {
-		return framework.Queues{}, fmt.Errorf("e1000: %w", err)
+		return framework.Queues{}, err
 	}
 	d.startTx(r)
 	d.startRx(r)
 	d.run = r
 	d.route(&cfg.Interrupts)
-	statistics.Read(d.bar, nil) // clears them
 	r.rctl = rctlEN | rctlBAM | rctlSECRC | buffer.bits
 	if cfg.MTU > standardMTU {
 		r.rctl |= rctlLPE
 	}
 	d.applyFilters()
-	if d.gone() {
-		return framework.Queues{}, d.fail(bus.ErrGone)
-	}
-	d.running = true
 	return queues, nil
 }
 
@@ -92,7 +86,7 @@ func bufferSize(n uint32) (rxSize, error) {
 			return s, nil
 		}
 	}
-	return rxSize{}, fmt.Errorf("e1000: %w: receive buffers of %d bytes", framework.ErrUnsupported, n)
+	return rxSize{}, fmt.Errorf("%w: receive buffers of %d bytes", framework.ErrUnsupported, n)
 }
 
 func (d *device) startTx(r *run) {
@@ -137,22 +131,19 @@ func (d *device) startRx(r *run) {
 	if d.chip.extended {
 		d.write(regRFCTL, rfctlExtended|rfctlNoACK)
 	}
-	if r.hashes() {
+	if r.cfg.Features.Has(framework.RSSHash) {
 		d.writeRSS(&r.cfg.RSS)
 		d.write(regMRQC, mrqcRSS)
 	}
 	d.writeRxChecksum(r)
 }
 
-// hashes tells whether received packets are spread over two queues.
-func (r *run) hashes() bool { return r.cfg.RxQueues > 1 && r.cfg.Features.Has(framework.RSSHash) }
-
 func (d *device) writeRxChecksum(r *run) {
 	var bits uint32
 	if r.cfg.Features.Has(framework.RxChecksum) {
 		bits |= rxcsumIP | rxcsumTCPUDP
 	}
-	if r.hashes() {
+	if r.cfg.Features.Has(framework.RSSHash) {
 		bits |= rxcsumHash
 	}
 	d.write(regRXCSUM, bits)
@@ -177,28 +168,16 @@ func (d *device) newRxQueue(r *run, index int, size uint32) (*rxQueue, error) {
 	return &rxQueue{
 		Receive:  ring.NewReceive(desc, r.cfg.Buffers, size, framework.Register{Region: d.bar, Offset: queueReg(regRDT, index)}),
 		extended: d.chip.extended,
-		hashes:   r.hashes(),
+		hashes:   r.cfg.Features.Has(framework.RSSHash),
 	}, nil
 }
 
 // Stop resets the device, which ends DMA.
-func (d *device) Stop(ctx context.Context) error {
-	if !d.running {
-		return nil
-	}
-	d.running = false
-	return d.quiet(ctx)
-}
+func (d *device) Stop(ctx context.Context) error { return d.quiet(ctx) }
 
-// Plan: frame size and RSS are set up with the rings. The switch for tags is one for
-// packets that the device was given before, too: they would go without theirs, into
-// another VLAN.
+// Plan: frame size and RSS are set up with the rings.
 func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
-	now := &d.run.cfg.Settings
-	if now.Features.Has(framework.VLANInsert) && !next.Features.Has(framework.VLANStrip) {
-		return framework.Reset, nil
-	}
-	return framework.EffectOf(now, &next), nil
+	return framework.EffectOf(&d.run.cfg.Settings, &next, d.quirks), nil
 }
 
 // Apply writes the registers that hold settings.
@@ -210,7 +189,7 @@ func (d *device) Apply(next framework.Settings) error {
 		d.bringLinkUp(next.Features)
 		d.writeRxChecksum(r)
 	}
-	if next.RSS.Indirection != was.RSS.Indirection && r.hashes() {
+	if next.RSS.Indirection != was.RSS.Indirection && next.Features.Has(framework.RSSHash) {
 		d.writeRSS(&next.RSS)
 	}
 	if next.Features != was.Features || next.MAC != was.MAC {

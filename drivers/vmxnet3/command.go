@@ -1,11 +1,6 @@
 package vmxnet3
 
-import (
-	"fmt"
-
-	"nicd/bus"
-	"nicd/framework"
-)
+import "nicd/framework"
 
 // command is a value for regCMD.
 type command uint32
@@ -84,19 +79,11 @@ func (r registers) halt() {
 	r.setShared(0)
 }
 
-func (r registers) link() (framework.Link, error) {
-	l := r.command(cmdLink)
-	if l == bus.Gone {
-		return framework.Link{}, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
-	}
-	return framework.Link{Up: l&linkUp != 0, Mbps: int(l >> linkSpeedShift), FullDuplex: true}, nil
-}
-
 // mode asks whether hardware stands behind the device's data path. (Linux goes by
 // whether receive bells are wanted; but a device in emulation may want one as well,
 // when it has run dry.)
 func (r registers) mode() string {
-	if v := r.command(cmdExtraInfo); v != bus.Gone && v&extraPassthrough != 0 {
+	if r.command(cmdExtraInfo)&extraPassthrough != 0 {
 		return modePassthrough
 	}
 	return ""

@@ -27,24 +27,16 @@ var counters = []framework.CounterInfo{
 	{Name: "rx_errors", Doc: "frames received with an error", Bad: true},
 }
 
-// readStats asks the device for its statistics, added up over queues.
-func (d *device) readStats() (sums [2 * numStats]uint64) {
+// ReadCounters asks the device for its statistics and adds them up over queues.
+func (d *device) ReadCounters(dst []uint64) error {
 	d.regs.command(cmdStats)
+	clear(dst)
 	for kind, queues := range [...][]queueDesc{d.run.txDescs(), d.run.rxDescs()} {
 		for q := range queues {
 			for i := range numStats {
-				sums[kind*numStats+i] += queues[q].stats[i].Load()
+				dst[kind*numStats+i] += queues[q].stats[i].Load()
 			}
 		}
-	}
-	return sums
-}
-
-// ReadCounters reports what has happened since Start: a device may or may not
-// begin anew when it is activated.
-func (d *device) ReadCounters(dst []uint64) error {
-	for i, now := range d.readStats() {
-		dst[i] = now - d.run.statsAtStart[i]
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ func TestAttachRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer dev.Close()
-		_, err = vmxnet3.New().Attach(t.Context(), dev, framework.Env{Quirks: framework.NewQuirkSet()})
+		_, err = framework.Attach(t.Context(), vmxnet3.New(), dev, framework.Env{Quirks: framework.NewQuirkSet()})
 		return err
 	}
 	if err := attach(e1000.New(e1000.Options{})); !errors.Is(err, framework.ErrNotOurs) {

@@ -71,21 +71,14 @@ type device struct {
 	mode     string
 	kind     uint32 // of interrupt, as the device wants it
 	mask     maskMode
-	run      *run // of the last Start: interrupts may look at it until Stop has returned
-	running  bool
+	run      *run // of the last Start
 }
 
 // Attach resets the device and agrees with it on a revision.
-func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
-	if _, err := framework.Identify(dev.Info(), ids); err != nil {
-		return nil, fmt.Errorf("vmxnet3: %w", err)
-	}
+func (driver) Attach(_ context.Context, dev bus.Device, env framework.Env) (framework.Device, error) {
 	regs, err := openRegisters(dev)
 	if err != nil {
 		return nil, err
-	}
-	if err := bus.EnableMaster(dev); err != nil {
-		return nil, fmt.Errorf("vmxnet3: %w", err)
 	}
 	regs.halt()
 	d := &device{bus: dev, regs: regs, dma: env.DMA, quirks: env.Quirks}
@@ -95,11 +88,11 @@ func (driver) Attach(ctx context.Context, dev bus.Device, env framework.Env) (fr
 	d.mac = regs.permanentMAC()
 	d.kind, d.mask = regs.interruptConf()
 	d.mode = regs.mode()
-	if regs.gone() { // then none of the answers above was one
-		return nil, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
-	}
 	return d, nil
 }
+
+// Gone looks at the revisions that the device speaks: none speaks all.
+func (d *device) Gone() bool { return d.regs.vd.Read32(regVRRS) == bus.Gone }
 
 // offered is what the device does for packets.
 const offered = framework.RxChecksum | framework.TxChecksum | framework.TSO4 | framework.TSO6 | framework.LRO |
@@ -154,4 +147,7 @@ func (d *device) Detach() error {
 }
 
 // Link asks the device.
-func (d *device) Link() (framework.Link, error) { return d.regs.link() }
+func (d *device) Link() (framework.Link, error) {
+	l := d.regs.command(cmdLink)
+	return framework.Link{Up: l&linkUp != 0, Mbps: int(l >> linkSpeedShift), FullDuplex: true}, nil
+}

@@ -24,13 +24,8 @@ func txVector(p *framework.VectorPlan, queue int) int {
 func (d *device) Interrupt(v int) framework.Cause {
 	r := d.run
 	vec := &r.vectors[v]
-	if r.cfg.Interrupts.Kind == bus.INTx {
-		switch pending := d.regs.vd.Read32(regICR); pending {
-		case 0:
-			return framework.Cause{}
-		case bus.Gone:
-			return framework.Cause{Gone: true}
-		}
+	if r.cfg.Interrupts.Kind == bus.INTx && d.regs.vd.Read32(regICR) == 0 {
+		return framework.Cause{}
 	}
 	switch d.mask {
 	case maskAuto:
@@ -56,18 +51,12 @@ func (d *device) Unmask(v int) {
 	d.regs.pt.Write32(regIMR+regStride*uint32(v), 0)
 }
 
-// Admin handles the events that the device has set, and looks whether the device
-// is still there and still works in the same way.
-func (d *device) Admin() framework.Events {
-	if d.regs.gone() {
-		return framework.Events{Gone: true, Reason: "device does not answer"}
-	}
-	var e framework.Events
-	if d.running {
-		d.events(&e)
-		if broken := d.run.broken.Load(); broken != 0 {
-			e.Fault(broken, "transmit: completion of a descriptor that was not sent")
-		}
+// Admin handles the events that the device has set, and looks whether it still works
+// in the same way.
+func (d *device) Admin() (e framework.Events) {
+	d.events(&e)
+	if broken := d.run.broken.Load(); broken != 0 {
+		e.Fault(broken, "transmit: completion of a descriptor that was not sent")
 	}
 	if m := d.regs.mode(); m != d.mode {
 		d.mode, e.ModeChanged = m, true

@@ -41,13 +41,10 @@ type registers struct {
 }
 
 func openRegisters(dev bus.Device) (r registers, err error) {
-	if r.pt, err = dev.Region(bus.BAR0); err != nil {
-		return r, fmt.Errorf("vmxnet3: BAR0: %w", err)
+	if r.pt, err = dev.Region(bus.BAR0); err == nil {
+		r.vd, err = dev.Region(bus.BAR1)
 	}
-	if r.vd, err = dev.Region(bus.BAR1); err != nil {
-		return r, fmt.Errorf("vmxnet3: BAR1: %w", err)
-	}
-	return r, nil
+	return r, err
 }
 
 // bell is a queue's register that begins at reg for queue 0.
@@ -55,22 +52,16 @@ func (r registers) bell(reg uint32, queue int) framework.Register {
 	return framework.Register{Region: r.pt, Offset: reg + regStride*uint32(queue)}
 }
 
-// gone tells whether nobody answers: no device speaks all revisions.
-func (r registers) gone() bool { return r.vd.Read32(regVRRS) == bus.Gone }
-
 // negotiate chooses the highest revision that device and driver both speak.
 func (r registers) negotiate() (revision int, err error) {
 	offered := r.vd.Read32(regVRRS)
-	if offered == bus.Gone {
-		return 0, fmt.Errorf("vmxnet3: %w", bus.ErrGone)
-	}
 	if revision = bits.Len32(offered & (1<<maxRevision - 1)); revision == 0 {
-		return 0, fmt.Errorf("vmxnet3: %w: device speaks revisions %#b, driver up to %d",
+		return 0, fmt.Errorf("%w: device speaks revisions %#b, driver up to %d",
 			framework.ErrUnsupported, offered, maxRevision)
 	}
 	r.vd.Write32(regVRRS, 1<<(revision-1))
 	if upt := r.vd.Read32(regUVRS); upt&1 == 0 {
-		return 0, fmt.Errorf("vmxnet3: %w: UPT versions %#b lack 1", framework.ErrUnsupported, upt)
+		return 0, fmt.Errorf("%w: UPT versions %#b lack 1", framework.ErrUnsupported, upt)
 	}
 	r.vd.Write32(regUVRS, 1)
 	return revision, nil

@@ -139,7 +139,7 @@ func newShared(dma framework.DMA, cfg *framework.Config, mask maskMode) (ring.Sh
 	d.magic, d.size = sharedMagic, sharedSize
 	d.driverVersion, d.guestOS = driverVersion, guestLinux
 	d.revisions, d.uptVersions = 1, 1
-	d.features = featureBits(cfg, cfg.Features)
+	d.features = uptFeatures.Of(cfg.Features)
 	d.driverData = ^uint64(0)
 	d.queues = ring.AddrOf(shared, &s.queues)
 	d.queuesLen = uint32(len(s.queues) * queueDescSize)
@@ -158,15 +158,6 @@ func newShared(dma framework.DMA, cfg *framework.Config, mask maskMode) (ring.Sh
 	d.multicast = ring.AddrOf(shared, &s.multicast)
 	d.rssVersion, d.rssLen, d.rss = 1, rssConfSize, ring.AddrOf(shared, &s.rss)
 	return shared, nil
-}
-
-// featureBits says which of the device's functions are wanted. RSS is none of them
-// with one queue.
-func featureBits(cfg *framework.Config, f framework.Features) uint64 {
-	if cfg.RxQueues == 1 {
-		f &^= framework.RSSHash
-	}
-	return uptFeatures.Of(f)
 }
 
 // moderationLevel picks one of the device's seven steps, which no document

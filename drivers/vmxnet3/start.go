@@ -5,21 +5,19 @@ import (
 	"fmt"
 	"sync/atomic"
 
-	"nicd/bus"
 	"nicd/framework"
 )
 
 // run is what a device has from Start to Stop.
 type run struct {
-	cfg          framework.Config
-	shared       *sharedMemory
-	addr         uint64 // of shared
-	queues       framework.Queues
-	vectors      []framework.Vector
-	features     atomic.Uint32 // framework.Features in force
-	merges       atomic.Bool   // LRO has been on: there may be merged packets
-	broken       atomic.Uint64 // transmit queues whose completions made no sense
-	statsAtStart [2 * numStats]uint64
+	cfg      framework.Config
+	shared   *sharedMemory
+	addr     uint64 // of shared
+	queues   framework.Queues
+	vectors  []framework.Vector
+	features atomic.Uint32 // framework.Features in force
+	merges   atomic.Bool   // LRO has been on: there may be merged packets
+	broken   atomic.Uint64 // transmit queues whose completions made no sense
 }
 
 // txDescs and rxDescs are the descriptors of the queues.
@@ -30,17 +28,14 @@ func (r *run) rxDescs() []queueDesc { return r.shared.queues[r.cfg.TxQueues:][:r
 func (d *device) Start(cfg framework.Config) (framework.Queues, error) {
 	r, err := d.build(cfg)
 	if err != nil {
-		return framework.Queues{}, fmt.Errorf("vmxnet3: %w", err)
+		return framework.Queues{}, err
 	}
 	d.regs.setShared(r.addr)
 	if result := d.regs.command(cmdActivate); result != 0 {
 		d.regs.halt()
-		if result == bus.Gone {
-			return framework.Queues{}, fmt.Errorf("vmxnet3: activate: %w", bus.ErrGone)
-		}
-		return framework.Queues{}, fmt.Errorf("vmxnet3: %w: activation failed with %d", framework.ErrDevice, result)
+		return framework.Queues{}, fmt.Errorf("%w: activation failed with %d", framework.ErrDevice, result)
 	}
-	d.run, d.running = r, true
+	d.run = r
 	d.settle()
 	return r.queues, nil
 }
@@ -75,7 +70,6 @@ func (d *device) settle() {
 		d.regs.command(cmdSetRSSFields)
 	}
 	d.applyFilters()
-	r.statsAtStart = d.readStats()
 	if len(r.vectors) > 0 {
 		r.shared.driver.interruptControl.Store(0)
 	}
@@ -83,18 +77,13 @@ func (d *device) settle() {
 
 // Stop ends DMA and makes the device forget the memory that goes away now.
 func (d *device) Stop(context.Context) error {
-	if !d.running {
-		return nil
-	}
-	d.running = false
-	d.run.shared.driver.interruptControl.Store(intrDisable)
 	d.regs.halt()
 	return nil
 }
 
 // Plan: MTU, RSS key and whether there is RSS are read at activation only.
 func (d *device) Plan(next framework.Settings) (framework.Effect, error) {
-	return framework.EffectOf(&d.run.cfg.Settings, &next), nil
+	return framework.EffectOf(&d.run.cfg.Settings, &next, d.quirks), nil
 }
 
 // Apply makes the device read again what has changed.
@@ -107,7 +96,7 @@ func (d *device) Apply(next framework.Settings) error {
 			r.merges.Store(true)
 		}
 		r.features.Store(uint32(next.Features))
-		r.shared.driver.features = featureBits(&r.cfg, next.Features)
+		r.shared.driver.features = uptFeatures.Of(next.Features)
 		d.regs.command(cmdUpdateFeatures)
 		d.applyFilters()
 	}

@@ -13,8 +13,6 @@ var attachChecks = []*check{
 		doc: "The driver has a name, a version and device ids, and its quirks are registered, referenced and resolve."},
 	{name: "attach.info", run: attachInfo,
 		doc: "What the driver says of the device makes sense: rings, queues, MTU, fragments, interrupts, counters."},
-	{name: "attach.foreign", run: attachForeign,
-		doc: "A device that is not the driver's is refused as such, without a register being touched."},
 	{name: "attach.bus-error", run: attachBusError,
 		doc: "Attach fails at every bus call that fails, leaves nothing behind, and succeeds afterwards."},
 	{name: "attach.gone", run: attachGone,
@@ -93,23 +91,6 @@ func attachInfo(t *c) {
 		sane(k.Vectors >= 1 && k.Vectors <= have[k.Kind], "%d vectors of %v, the device has %d", k.Vectors, k.Kind, have[k.Kind])
 	}
 	t.lint.found(&i)
-}
-
-func attachForeign(t *c) {
-	p := &probe{}
-	n := t.net(on{Options: rig.Options{Detached: true, Wrap: p.wrap}})
-	info := n.Bus.Info()
-	info.Vendor, info.Device = 0xFFFE, 0x0001
-	p.identity = &info
-	err := n.Attach()
-	if !errors.Is(err, framework.ErrNotOurs) {
-		t.Errorf("attach says %v", err)
-	}
-	if w := p.writes.Load(); w > 0 {
-		t.Errorf("%d registers of a foreign device written", w)
-	}
-	p.identity = nil
-	t.worksAfter(n)
 }
 
 // worksAfter attaches, starts, and sends a frame each way.

@@ -13,12 +13,10 @@ import (
 var errInjected = errors.New("injected bus error")
 
 // probe stands between a driver and its bus. It counts what the driver does, makes
-// a chosen call fail, takes the device away at a chosen register read, and shows
-// another identity. The zero value but Device changes nothing.
+// a chosen call fail, and takes the device away at a chosen register read. The zero
+// value but Device changes nothing.
 type probe struct {
 	bus.Device
-	identity *bus.Info // what Info says, if not nil
-
 	// failAt is the call that fails and goneAt the register read from which on
 	// nobody answers, counted from 1; 0 is none.
 	failAt, goneAt int64
@@ -59,13 +57,6 @@ func (p *probe) call() error {
 		return errInjected
 	}
 	return nil
-}
-
-func (p *probe) Info() bus.Info {
-	if p.identity != nil {
-		return *p.identity
-	}
-	return p.Device.Info()
 }
 
 func (p *probe) ReadConfig(offset, size int) (uint32, error) {

@@ -397,9 +397,7 @@ func TestStopped(t *testing.T) {
 func TestDeviceGone(t *testing.T) {
 	r := newRig(t, 1, nil).start()
 	r.until("unmasked", func() bool { r.dev.mu.Lock(); defer r.dev.mu.Unlock(); return !r.dev.masked[0] })
-	r.dev.mu.Lock()
-	r.dev.raise(0, framework.Cause{Gone: true})
-	r.dev.mu.Unlock()
+	r.dev.raiseAdmin(framework.Events{Gone: true, Reason: "nobody there"})
 	r.event(DeviceLost)
 	if r.dev.stops != 1 {
 		t.Errorf("%d stops", r.dev.stops)

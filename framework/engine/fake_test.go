@@ -73,6 +73,8 @@ func newFakeDevice(queues int) *fakeDevice {
 	}
 }
 
+func (d *fakeDevice) Gone() bool { return false }
+
 func (d *fakeDevice) Info() framework.Info { return d.info }
 
 func (d *fakeDevice) Start(cfg framework.Config) (framework.Queues, error) {
@@ -241,7 +243,6 @@ func (d *fakeDevice) raise(v int, c framework.Cause) {
 	p.Rx |= c.Rx
 	p.Tx |= c.Tx
 	p.Admin = p.Admin || c.Admin
-	p.Gone = p.Gone || c.Gone
 	if !d.masked[v] {
 		d.signal(v)
 	}

@@ -93,9 +93,6 @@ func (e *Engine) interrupted(c framework.Cause) {
 	}
 	e.scheduleQueues(c.Rx, e.rxTasks, e.page.rx, int(RxInterrupts))
 	e.scheduleQueues(c.Tx, e.txTasks, e.page.tx, int(TxInterrupts))
-	if c.Gone {
-		e.report(fault{gone: true, reason: "no answer to an interrupt"})
-	}
 	if c.Admin {
 		e.page.add(AdminInterrupts, 1)
 		e.wakeAdmin()

@@ -101,7 +101,7 @@ func (e *driven) attach(ctx context.Context, d framework.Driver, base uint64, qu
 	if err := e.bus.MapDMA(c.Memory, base); err != nil {
 		return fmt.Errorf("arena: %w", err)
 	}
-	dev, err := d.Attach(ctx, e.bus, framework.Env{Name: c.Name, Log: c.Log, Quirks: quirks, DMA: e.lower.DMA()})
+	dev, err := framework.Attach(ctx, d, e.bus, framework.Env{Name: c.Name, Log: c.Log, Quirks: quirks, DMA: e.lower.DMA()})
 	if err != nil {
 		return errors.Join(err, e.bus.UnmapDMA(c.Memory))
 	}

@@ -178,7 +178,7 @@ func (r *Rig) Attach() error {
 	}
 	mark := r.dmaUsed
 	env := framework.Env{Name: "test", Log: zerolog.Nop(), Quirks: r.quirks, DMA: r}
-	d, err := r.driver.Attach(r.Context, dev, env)
+	d, err := framework.Attach(r.Context, r.driver, dev, env)
 	if err != nil {
 		r.dmaUsed = mark
 		return err
