@@ -23,12 +23,9 @@ type qtest struct {
 	// not call the qtest.
 	irq func(line int, raised bool)
 
-	reading  sync.Mutex // one read at a time; guards patience
+	reading  sync.Mutex // one read at a time
 	answer   chan uint64
-	patience *time.Timer
-	timeout  time.Duration
-	// hangs is told that no answer came for a long time, and ends QEMU.
-	hangs func()
+	patience *waitLimit // with a read; over ends QEMU
 
 	mu   sync.Mutex // of what follows, and of sending
 	out  []byte
@@ -44,11 +41,9 @@ type qtest struct {
 // width is the letter of an access of so many bytes.
 func width(size int) byte { return [...]byte{1: 'b', 2: 'w', 4: 'l'}[size] }
 
+// newQtest makes a qtest, which calls hangs if no answer comes for timeout.
 func newQtest(conn *net.UnixConn, irq func(int, bool), timeout time.Duration, hangs func()) *qtest {
-	q := &qtest{conn: conn, irq: irq, timeout: timeout, hangs: hangs, answer: make(chan uint64, 1), dead: make(chan struct{})}
-	q.patience = time.AfterFunc(timeout, hangs)
-	q.patience.Stop()
-	return q
+	return &qtest{conn: conn, irq: irq, patience: newWaitLimit(timeout, hangs), answer: make(chan uint64, 1), dead: make(chan struct{})}
 }
 
 // read reads size bytes at a physical address, all ones if QEMU is gone.
@@ -73,8 +68,8 @@ func (q *qtest) put(command string, addr uint64, size int, v uint32) {
 func (q *qtest) get(command string, addr uint64, size int) uint32 {
 	q.reading.Lock()
 	defer q.reading.Unlock()
-	q.patience.Reset(q.timeout) // before mu, for which a write can wait that QEMU does not take
-	defer q.patience.Stop()
+	q.patience.begin() // before mu, for which a write can wait that QEMU does not take
+	defer q.patience.end()
 	q.mu.Lock()
 	q.begin(command, addr, size)
 	q.wanted.Store(q.sent + 1)
