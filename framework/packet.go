@@ -145,7 +145,9 @@ const (
 	// whether to believe it is the port's decision, as it is the kernel's.
 	ChecksumBad
 	// ChecksumPartial (down, and up from software LRO): the layer-4 checksum is
-	// to be filled in, see ChecksumStart.
+	// to be filled in, see ChecksumStart. Up from a driver, with ChecksumVerified:
+	// the sender has left that to whoever gets the packet, as one on the same
+	// machine does. The engine drops a packet in which there is no such place.
 	ChecksumPartial
 
 	// Coalesced (up): the frame is several TCP segments that the device merged.

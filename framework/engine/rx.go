@@ -146,8 +146,9 @@ func (q *rxQueue) intake(b *framework.Batch) (bad bool) {
 		p := &b.Packets[i]
 		bytes += uint64(p.Len)
 		segments++
-		if p.Flags&(framework.Coalesced|framework.ChecksumBad) != 0 {
+		if p.Flags&(framework.Coalesced|framework.ChecksumBad|framework.ChecksumPartial) != 0 {
 			segments += q.countMarked(p)
+			bad = bad || !sumInside(p)
 		}
 		if p.Error != framework.NoDrop || !possible(p.Len) || !consistent(b, p) {
 			bad = true
@@ -180,6 +181,12 @@ func (q *rxQueue) countMarked(p *framework.Packet) uint64 {
 
 // possible tells whether a frame can have that many bytes. Who is above takes no other.
 func possible(n uint32) bool { return n >= shortestFrame && n <= framework.MaxPacketLen }
+
+// sumInside tells whether a checksum that is to be filled in lies in the packet: where
+// it lies the device says.
+func sumInside(p *framework.Packet) bool {
+	return p.Flags&framework.ChecksumPartial == 0 || uint32(p.ChecksumStart)+uint32(p.ChecksumOffset)+2 <= p.Len
+}
 
 // consistent tells whether a packet's fragments are in the batch, have something in
 // them and add up.
@@ -233,7 +240,7 @@ func (q *rxQueue) judge(b *framework.Batch, p *framework.Packet) framework.DropR
 	switch {
 	case p.Len > framework.MaxPacketLen:
 		return framework.DropTooLong
-	case !possible(p.Len):
+	case !possible(p.Len) || !sumInside(p):
 		return framework.DropDevice
 	}
 	return framework.NoDrop

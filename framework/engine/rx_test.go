@@ -249,8 +249,6 @@ func TestTooFewBuffers(t *testing.T) {
 	r.finish()
 }
 
-// TestDriverReturnsABufferTwice: the second packet is not delivered, and the queue
-// is reset.
 // TestImpossibleLengths: a frame that is shorter or longer than any is a bad frame,
 // like others that a device makes: nothing above would take it, and nothing is reset
 // for it.
@@ -271,6 +269,40 @@ func TestImpossibleLengths(t *testing.T) {
 	}
 }
 
+// TestChecksumOutsideThePacket: where a checksum is to be filled in is a device's word.
+// A place that is not in the packet makes it a bad frame; a port would write there, and
+// nicd end the plugin.
+func TestChecksumOutsideThePacket(t *testing.T) {
+	r := newRig(t, 1, nil).start()
+	places := []struct {
+		start, offset uint16
+		inside        bool
+	}{{34, 16, true}, {46, 16, true}, {46, 17, false}, {64, 0, false}, {0, 65535, false}, {65535, 65535, false}}
+	want := 0
+	for i, at := range places {
+		r.arrive(0, numbered(i, 64), framework.Packet{
+			Flags:         framework.ChecksumPartial | framework.ChecksumVerified,
+			ChecksumStart: at.start, ChecksumOffset: at.offset,
+		}, 2000)
+		if at.inside {
+			want++
+		}
+	}
+	r.until("all received", func() bool { return r.rxCount(0, RxPackets) == uint64(len(places)) })
+	r.finish()
+	got := r.deliveries(0)
+	for _, d := range got {
+		if p := d.packet; p.Flags&framework.ChecksumPartial == 0 || int(p.ChecksumStart)+int(p.ChecksumOffset)+2 > int(p.Len) {
+			t.Errorf("delivered %+v", p)
+		}
+	}
+	if dropped := r.rxCount(0, RxDropDevice); len(got) != want || dropped != uint64(len(places)-want) {
+		t.Errorf("delivered %d, dropped %d", len(got), dropped)
+	}
+}
+
+// TestDriverReturnsABufferTwice: the second packet is not delivered, and the queue
+// is reset.
 func TestDriverReturnsABufferTwice(t *testing.T) {
 	r := newRig(t, 1, nil).start()
 	r.dev.mu.Lock()
