@@ -613,3 +613,21 @@ var indirect = map[string]bool{
 	"detach": true, "restart": true, // stop's
 	"runt": true, // jumbo's
 }
+
+// TestCheckThatDoesNotEnd: where a driver does not return is in the report.
+func TestCheckThatDoesNotEnd(t *testing.T) {
+	t.Parallel()
+	d := drivertest.NewStuck(e1000.New())
+	defer d.Leave()
+	d.Stick()
+	b, err := simbench.New(d, "82574L", simbench.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Patience = patience
+	b.Select = func(name string) bool { return name == "start.rings" }
+	r := drivertest.Check(t.Context(), b)
+	if k := r.Checks[0]; k.Status != drivertest.Failed || !strings.Contains(strings.Join(k.Log, "\n"), "stuckDevice.Stop") {
+		t.Errorf("%+v", k)
+	}
+}

@@ -73,6 +73,7 @@ func runCheck(ctx context.Context, b *Bench, k *check, l *linter) Result {
 	case <-done:
 	case <-limit.C:
 		t.Errorf("it does not end")
+		t.Logf("%s", whereabouts())
 	case <-ctx.Done():
 		// What was begun is seen through: a device is to be closed.
 		select {
@@ -84,6 +85,19 @@ func runCheck(ctx context.Context, b *Bench, k *check, l *linter) Result {
 	res.Seconds = time.Since(begin).Seconds()
 	t.result(&res)
 	return res
+}
+
+// whereabouts are the stacks of checks that run: where one is that does not end.
+func whereabouts() string {
+	const most = 1 << 20
+	buf := make([]byte, most)
+	var checks []string
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, "created by nicd/framework/drivertest.(*c).all") {
+			checks = append(checks, stack)
+		}
+	}
+	return strings.Join(checks, "\n\n")
 }
 
 // result fills in how the check ended.

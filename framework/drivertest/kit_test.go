@@ -114,3 +114,18 @@ func TestUnknownModel(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
+
+// TestProgress: who runs the checks as tests is told of each as well.
+func TestProgress(t *testing.T) {
+	b, err := simbench.New(e1000.New(), "82574L", simbench.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told []string
+	b.Progress = func(r drivertest.Result) { told = append(told, r.Name+" "+string(r.Status)) }
+	b.Select = func(name string) bool { return name == "attach.info" || name == "attach.no-memory" }
+	drivertest.Run(t, b)
+	if got := strings.Join(told, ", "); got != "attach.info passed, attach.no-memory not applicable" {
+		t.Errorf("told of %q", got)
+	}
+}

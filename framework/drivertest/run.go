@@ -73,6 +73,9 @@ func Run(t *testing.T, b Bench) {
 			for _, p := range res.Problems {
 				t.Errorf("%s (%s)", p, k.doc)
 			}
+			if b.Progress != nil {
+				b.Progress(res)
+			}
 			if res.Status == NotApplicable {
 				t.Skip("not applicable: " + res.Reason)
 			}
