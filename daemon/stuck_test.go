@@ -22,12 +22,14 @@ import (
 func TestStuckDriver(t *testing.T) {
 	text := inProcess + nicText("a", "vmxnet3", vmxnet3Model(3), "", stackText("10.7.0.1/24"))
 	t.Run("before", func(t *testing.T) {
+		t.Parallel() // with the next: nicd waits for seconds
 		d, log, driver := startStuck(t, text)
 		driver.Stick()
 		<-driver.Entered()
 		stopStuck(t, d, log, driver.Leave)
 	})
 	t.Run("while stopping", func(t *testing.T) {
+		t.Parallel()
 		d, log, driver := startStuck(t, text)
 		driver.Stick() // the next to come is Admin or Stop
 		stopStuck(t, d, log, driver.Leave)

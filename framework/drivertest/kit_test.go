@@ -15,7 +15,7 @@ import (
 )
 
 // patience is how long a check of a broken driver may wait for what does not come.
-const patience = 2 * time.Second
+const patience = time.Second
 
 // TestChecks: there are as many as promised, each has a name of its own and says
 // in a sentence what holds.
