@@ -107,7 +107,7 @@ func remaining(ctx context.Context) time.Duration {
 	if !ok {
 		return 0
 	}
-	return time.Until(end).Round(100 * time.Millisecond)
+	return max(time.Until(end), 0).Round(100 * time.Millisecond) // a timer may come late
 }
 
 // warnSlow has the log say that op is being waited for if that takes long, and

@@ -363,3 +363,14 @@ func TestPluginEndsWithNicd(t *testing.T) {
 		t.Errorf("files left: %v", left)
 	}
 }
+
+// Nobody is told to wait for less than nothing, when the machine was away meanwhile.
+func TestRemaining(t *testing.T) {
+	for left, says := range map[time.Duration]string{time.Hour: "1h0m0s", -4 * time.Second: "0s"} {
+		ctx, cancel := context.WithTimeout(t.Context(), left)
+		if got := remaining(ctx).String(); got != says {
+			t.Errorf("%v are left: %s, want %s", left, got, says)
+		}
+		cancel()
+	}
+}

@@ -25,11 +25,17 @@ type event struct {
 
 type key struct{ pkg, test string }
 
+// tally is what was read so far.
+type tally struct {
+	output          map[key][]string
+	failed, skipped []string
+	again           map[string]map[string]bool // package, test: run once more
+	passed          int
+	broken          bool
+}
+
 func main() {
-	output := map[key][]string{}
-	var failed, skipped []string
-	again := map[string]map[string]bool{} // package, test: run once more
-	passed, broken := 0, false
+	t := tally{output: map[key][]string{}, again: map[string]map[string]bool{}}
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
@@ -38,62 +44,70 @@ func main() {
 			fmt.Println(lines.Text()) // the compiler, most likely
 			continue
 		}
-		k := key{e.Package, e.Test}
-		switch e.Action {
-		case "output", "build-output":
-			output[k] = append(output[k], e.Output)
-		case "build-fail":
-			broken = true
-			fmt.Print(strings.Join(output[k], ""))
-		case "pass":
-			if e.Test == "" {
-				fmt.Printf("ok    %s  %.1fs\n", e.Package, e.Elapsed)
-			} else {
-				passed++
-			}
-			delete(output, k)
-		case "skip":
-			if e.Test != "" {
-				skipped = append(skipped, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason(output[k])))
-			}
-			delete(output, k)
-		case "fail":
-			text := strings.Join(output[k], "")
-			switch {
-			case e.Test != "":
-				failed = append(failed, e.Package+" "+e.Test)
-				if again[e.Package] == nil {
-					again[e.Package] = map[string]bool{}
-				}
-				top, _, _ := strings.Cut(e.Test, "/")
-				again[e.Package][top] = true
-				broken = broken || unforgivable(text)
-			case again[e.Package] == nil || unforgivable(text):
-				broken = true // the package failed, and not for a test
-			}
-			fmt.Printf("FAIL  %s %s\n%s", e.Package, e.Test, text)
-			delete(output, k)
-		}
+		t.add(e)
 	}
-	if !broken && len(failed) > 0 {
-		if unsteady := runAlone(again); unsteady {
-			for _, f := range failed {
-				fmt.Println("unsteady", f, "(failed beside others, passed alone)")
-			}
-			passed, failed = passed+len(failed), nil
+	if !t.broken && len(t.failed) > 0 && runAlone(t.again) {
+		for _, f := range t.failed {
+			fmt.Println("unsteady", f, "(failed beside others, passed alone)")
 		}
+		t.passed, t.failed = t.passed+len(t.failed), nil
 	}
-	slices.Sort(skipped)
-	for _, s := range skipped {
+	slices.Sort(t.skipped)
+	for _, s := range t.skipped {
 		fmt.Println("skip ", s)
 	}
-	for _, f := range failed {
+	for _, f := range t.failed {
 		fmt.Println("failed", f)
 	}
-	fmt.Printf("%d passed, %d failed, %d skipped\n", passed, len(failed), len(skipped))
-	if broken || len(failed) > 0 || passed == 0 || lines.Err() != nil {
+	fmt.Printf("%d passed, %d failed, %d skipped\n", t.passed, len(t.failed), len(t.skipped))
+	if t.broken || len(t.failed) > 0 || t.passed == 0 || lines.Err() != nil {
 		os.Exit(1)
 	}
+}
+
+func (t *tally) add(e event) {
+	k := key{e.Package, e.Test}
+	switch e.Action {
+	case "output", "build-output":
+		t.output[k] = append(t.output[k], e.Output)
+		return
+	case "build-fail":
+		t.broken = true
+		fmt.Print(strings.Join(t.output[k], ""))
+		return
+	case "pass":
+		if e.Test == "" {
+			fmt.Printf("ok    %s  %.1fs\n", e.Package, e.Elapsed)
+		} else {
+			t.passed++
+		}
+	case "skip":
+		if e.Test != "" {
+			t.skipped = append(t.skipped, fmt.Sprintf("%s %s: %s", e.Package, e.Test, reason(t.output[k])))
+		}
+	case "fail":
+		t.fail(e, strings.Join(t.output[k], ""))
+	default:
+		return
+	}
+	delete(t.output, k)
+}
+
+// fail takes a failure, of a test or of a package, with what it printed.
+func (t *tally) fail(e event, text string) {
+	switch {
+	case e.Test != "":
+		t.failed = append(t.failed, e.Package+" "+e.Test)
+		if t.again[e.Package] == nil {
+			t.again[e.Package] = map[string]bool{}
+		}
+		top, _, _ := strings.Cut(e.Test, "/")
+		t.again[e.Package][top] = true
+		t.broken = t.broken || unforgivable(text)
+	case t.again[e.Package] == nil || unforgivable(text):
+		t.broken = true // the package failed, and not for a test
+	}
+	fmt.Printf("FAIL  %s %s\n%s", e.Package, e.Test, text)
 }
 
 func unforgivable(output string) bool {
