@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -46,27 +45,6 @@ func TestEntryFromTheNextSecond(t *testing.T) {
 	table.learn(ways, 4, 99)
 	if _, ok := table.lookup(ways, 400); !ok {
 		t.Error("an entry became older by being seen")
-	}
-}
-
-// A packet that was merged of segments whose size nobody knows, and that is shorter
-// than one could be where it came from, is cut for where it goes.
-func TestUnknownSizeOfShortPacket(t *testing.T) {
-	r := newRand(t)
-	in, out := newNIC(t, 9000, 1024, 400), newNIC(t, 1500, 2048, 400)
-	b, ports := bridge(t, Options{}, in, out)
-	whole := merge(tcp(r, false, 3, 1460))
-	p := framework.Packet{Flags: framework.Coalesced | framework.ChecksumVerified}
-	in.receive(ports[0], 0, []framework.Packet{p}, bytes.Clone(whole))
-	var stream []byte
-	for _, f := range out.take() {
-		if len(f) > 1514 {
-			t.Errorf("a frame of %d bytes", len(f))
-		}
-		stream = append(stream, f[54:]...)
-	}
-	if !bytes.Equal(stream, whole[54:]) {
-		t.Errorf("%d bytes of %d; %+v", len(stream), len(whole)-54, b.Stats())
 	}
 }
 
