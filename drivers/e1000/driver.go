@@ -38,13 +38,6 @@ import (
 const (
 	driverName    = "e1000"
 	driverVersion = "1"
-
-	minRing      = 64
-	maxRing      = 4096
-	ringMultiple = 8 // the length register counts 128 bytes
-	defaultRing  = 512
-	minMTU       = 46
-	maxMTU       = 9000
 )
 
 // New returns the driver.
@@ -120,7 +113,8 @@ func (d *device) Info() framework.Info {
 	if !d.chip.express {
 		features &^= framework.RSSHash | framework.TSO6
 	}
-	rule := framework.RingRule{Min: minRing, Max: maxRing, Multiple: ringMultiple, Default: defaultRing}
+	// The length register counts 128 bytes, which are 8 descriptors.
+	rule := framework.RingRule{Min: 64, Max: 4096, Multiple: 8, Default: 512}
 	return framework.Info{
 		Model:            d.chip.name,
 		Revision:         int(d.bus.Info().Revision),
@@ -129,8 +123,8 @@ func (d *device) Info() framework.Info {
 		MaxTxQueues:      d.chip.queues,
 		RxRing:           rule,
 		TxRing:           rule,
-		MinMTU:           minMTU,
-		MaxMTU:           maxMTU,
+		MinMTU:           46,
+		MaxMTU:           9000,
 		Features:         features,
 		MaxTxFragments:   framework.MaxFragments,
 		MaxTSOLen:        framework.MaxPacketLen,

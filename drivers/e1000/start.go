@@ -135,18 +135,13 @@ func (d *device) startRx(r *run) {
 		d.writeRSS(&r.cfg.RSS)
 		d.write(regMRQC, mrqcRSS)
 	}
-	d.writeRxChecksum(r)
+	d.write(regRXCSUM, uint32(rxChecksums.Of(r.cfg.Features)))
 }
 
-func (d *device) writeRxChecksum(r *run) {
-	var bits uint32
-	if r.cfg.Features.Has(framework.RxChecksum) {
-		bits |= rxcsumIP | rxcsumTCPUDP
-	}
-	if r.cfg.Features.Has(framework.RSSHash) {
-		bits |= rxcsumHash
-	}
-	d.write(regRXCSUM, bits)
+// rxChecksums are the bits of regRXCSUM.
+var rxChecksums = framework.FeatureBits{
+	{Feature: framework.RxChecksum, Bits: rxcsumIP | rxcsumTCPUDP},
+	{Feature: framework.RSSHash, Bits: rxcsumHash},
 }
 
 func (d *device) writeRSS(rss *framework.RSS) {
@@ -187,7 +182,7 @@ func (d *device) Apply(next framework.Settings) error {
 	r.cfg.Settings = next
 	if next.Features != was.Features {
 		d.bringLinkUp(next.Features)
-		d.writeRxChecksum(r)
+		d.write(regRXCSUM, uint32(rxChecksums.Of(next.Features)))
 	}
 	if next.RSS.Indirection != was.RSS.Indirection && next.Features.Has(framework.RSSHash) {
 		d.writeRSS(&next.RSS)
@@ -200,8 +195,7 @@ func (d *device) Apply(next framework.Settings) error {
 
 // route says which vector each cause has, and how often one may fire.
 func (d *device) route(plan *framework.VectorPlan) {
-	moderation := uint32(plan.Moderation * 1000 / 256) // in units of 256 ns
-	moderation = min(moderation, 0xFFFF)
+	moderation := uint32(min(plan.Moderation*1000/256, 0xFFFF)) // in units of 256 ns
 	if plan.Kind != bus.MSIX {
 		d.write(regITR, moderation)
 		return
