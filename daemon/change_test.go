@@ -236,6 +236,40 @@ func TestReloadIsAllOrNothing(t *testing.T) {
 	}
 }
 
+// TestReloadBesideAFailure: an interface that has failed keeps the others from following
+// only if there is something new about it; where it stands in the file is not.
+func TestReloadBesideAFailure(t *testing.T) {
+	a, _, _ := changeable(t, "a")
+	b, _, _ := changeable(t, "b")
+	quirks := func(origin string) []framework.QuirkSetting {
+		return []framework.QuirkSetting{{Name: "bell-delay", Value: "5", Origin: origin}}
+	}
+	lro := func(origin string) []framework.FeatureSetting {
+		return []framework.FeatureSetting{{Features: framework.LRO, Origin: origin}}
+	}
+	a.config.Quirks, a.config.Features = quirks("n.hcl:3"), lro("n.hcl:4")
+	was := &config.Config{Interfaces: []config.Interface{a.config, b.config}, Drivers: []config.Driver{{Name: "vmxnet3", Quirks: quirks("n.hcl:9")}}}
+	next := &config.Config{Interfaces: []config.Interface{a.config, b.config}, Drivers: []config.Driver{{Name: "vmxnet3", Quirks: quirks("n.hcl:19")}}}
+	moved := &next.Interfaces[0]
+	moved.Origin.Line += 10
+	moved.Quirks, moved.Features = quirks("n.hcl:13"), lro("n.hcl:14")
+	next.Interfaces[1].MTU = 9000
+	d := &Daemon{interfaces: []*netInterface{a, b}, config: was}
+	d.options.Reload = func() (*config.Config, error) { return next, nil }
+	a.setState(failed, "it died")
+	r, err := d.Reload(t.Context(), false)
+	if err != nil || len(r.Interfaces) != 1 || b.inForce().plan.MTU != 9000 || d.config != next {
+		t.Errorf("%v, %v", r, err)
+	}
+	again := *next
+	again.Interfaces = []config.Interface{next.Interfaces[0], was.Interfaces[1]}
+	again.Interfaces[0].Quirks = nil
+	next = &again
+	if _, err := d.Reload(t.Context(), false); err == nil || !strings.Contains(err.Error(), "interface a: it is failed (it died)") || b.inForce().plan.MTU != 9000 {
+		t.Errorf("something new about one that has failed: %v", err)
+	}
+}
+
 // TestFixedDifferences: what takes a start is named, all of it.
 func TestFixedDifferences(t *testing.T) {
 	parse := func(edit ...string) *config.Config {

@@ -62,7 +62,7 @@ type netInterface struct {
 	undo      []func()
 	stuck     bool           // the engine, in this process, has not ended
 	followers sync.WaitGroup // of events
-	watchers  sync.WaitGroup // of the process, and of violations
+	watchers  sync.WaitGroup // of the process, of violations and of the Linux interface
 	driverCfg config.Driver
 	unsafe    bool                       // the config accepts unsafe quirks
 	imposed   []framework.FeatureSetting // by what the device is part of; the config's own win

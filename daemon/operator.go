@@ -20,7 +20,7 @@ const ipOrigin = "ip link set"
 func (i *netInterface) newTAP(c *config.TAPPort) (framework.Port, error) {
 	return tap.New(tap.Options{
 		Name: c.Name, FDs: c.FDs,
-		OnFault: func(err error) { go i.fail(err.Error()) },
+		OnFault: func(err error) { i.watchers.Go(func() { i.fail(err.Error()) }) },
 		OnWish:  i.fulfil,
 		OnNeeds: func() {
 			if i.is(running) {

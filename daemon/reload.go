@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"nicd/config"
+	"nicd/framework"
 	"nicd/proto/adminpb"
 )
 
@@ -60,10 +61,14 @@ func (d *Daemon) Reload(ctx context.Context, dry bool) (*adminpb.ReloadReply, er
 	return r, nil
 }
 
-// prepareReload thinks the changes of all interfaces through.
+// prepareReload thinks the changes of all interfaces through. One that does not run, and
+// of which the config says nothing new, keeps no other from following.
 func (d *Daemon) prepareReload(ctx context.Context, next *config.Config) ([]*change, error) {
 	var changes []*change
 	for _, i := range d.interfaces {
+		if !i.is(running) && reflect.DeepEqual(changeableOf(d.config, i.config.Name), changeableOf(next, i.config.Name)) {
+			continue
+		}
 		c, _ := next.Interface(i.config.Name)
 		driver, _ := next.Driver(c.Driver)
 		change, err := i.prepare(ctx, wish{c, driver.Quirks})
@@ -73,6 +78,25 @@ func (d *Daemon) prepareReload(ctx context.Context, next *config.Config) ([]*cha
 		changes = append(changes, change)
 	}
 	return changes, nil
+}
+
+// changeableOf is what a config wants of an interface that can be changed, without
+// where that is written.
+func changeableOf(c *config.Config, name string) wish {
+	i, _ := c.Interface(name)
+	driver, _ := c.Driver(i.Driver)
+	w := wish{i, slices.Clone(driver.Quirks)}
+	w.config.Origin, w.config.Device, w.config.Port = config.Origin{}, config.Device{}, config.Port{}
+	w.config.Features, w.config.Quirks = slices.Clone(i.Features), slices.Clone(i.Quirks)
+	for n := range w.config.Features {
+		w.config.Features[n].Origin = ""
+	}
+	for _, quirks := range [][]framework.QuirkSetting{w.config.Quirks, w.quirks} {
+		for n := range quirks {
+			quirks[n].Origin = ""
+		}
+	}
+	return w
 }
 
 // commitAll makes all changes or, if one fails, undoes those before it.

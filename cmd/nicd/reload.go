@@ -49,10 +49,15 @@ A running nicd does the same on SIGHUP. What "nicd set" set ends.`,
 	return cmd
 }
 
-// onHangup calls do for each SIGHUP until stop is called, which waits for it.
-func onHangup(do func()) (stop func()) {
+// hangupSignals has SIGHUP end nicd no more. One that comes before onHangup waits for it.
+func hangupSignals() chan os.Signal {
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
+	return hangups
+}
+
+// onHangup calls do for each SIGHUP until stop is called, which waits for it.
+func onHangup(hangups chan os.Signal, do func()) (stop func()) {
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		for range hangups {

@@ -61,6 +61,7 @@ func run(ctx context.Context, f *flags, duration time.Duration) error {
 		return err
 	}
 	log := zerolog.New(zerolog.ConsoleWriter{Out: logs, TimeFormat: time.TimeOnly, NoColor: !terminal}).Level(level).With().Timestamp().Logger()
+	hangups := hangupSignals()
 	d, err := daemon.Start(ctx, daemon.Options{
 		Config: c, Bundled: bundled(), Socket: daemon.SocketPath(f.socket, c.Daemon.Socket), Version: version(), Log: log,
 		Reload: func() (*config.Config, error) { return loadConfig(f.config) },
@@ -69,7 +70,7 @@ func run(ctx context.Context, f *flags, duration time.Duration) error {
 		return err
 	}
 	defer d.Stop()
-	defer onHangup(func() { reload(ctx, d, log) })()
+	defer onHangup(hangups, func() { reload(ctx, d, log) })()
 	return measure(ctx, f, d, live, duration)
 }
 

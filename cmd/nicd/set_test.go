@@ -1,6 +1,8 @@
 package main_test
 
 import (
+	"bufio"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -279,4 +281,36 @@ func hangup(t *testing.T, dir string) {
 	if err := syscall.Kill(s.PID, syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// A SIGHUP that comes while nicd starts is followed when it has started.
+func TestEarlyHangUp(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := command(ctx, dir, "run", "--for", "1s", "-c", defaultConfig(t, dir))
+	logs, err := cmd.StderrPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ctx.Err() == nil { // the socket comes first, and what takes time after it
+		if _, err := os.Stat(filepath.Join(dir, "run", "s")); err == nil {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for lines := bufio.NewScanner(logs); lines.Scan(); {
+		text.WriteString(lines.Text() + "\n")
+	}
+	if err := cmd.Wait(); err != nil || !strings.Contains(text.String(), "config reloaded") {
+		t.Errorf("%v\n%s", err, &text)
+	}
+	leftovers(t, dir)
 }
