@@ -64,17 +64,15 @@ func TestInlineSenders(t *testing.T) {
 			t.Logf("seed %d", seed)
 			r, control := inlineRack(t, n)
 			arrived := r.watchSenders(t)
-			var senders sync.WaitGroup
-			for who := range sendersAtOnce {
-				senders.Go(func() { r.sendNumbered(t, who) })
-			}
 			done := make(chan struct{})
 			go func() {
-				senders.Wait()
-				close(done)
+				defer close(done)
+				for burst := range bursts {
+					r.sendBurst(control, burst)
+				}
 			}()
 			changeAtRandom(t, control, rand.New(rand.NewPCG(seed, 1)), done)
-			total := uint64(sendersAtOnce * numberedPackets)
+			total := uint64(bursts * sendersAtOnce * inABurst)
 			eventually(t, "packets are left over", func() bool {
 				s := control.Counters()
 				return s.Tx[0][engine.TxTaken] == total && s.Tx[0][engine.TxInFlight] == 0
@@ -97,9 +95,25 @@ func TestInlineSenders(t *testing.T) {
 }
 
 const (
-	sendersAtOnce   = 4
-	numberedPackets = 2000
+	sendersAtOnce = 4
+	bursts        = 20
+	inABurst      = 100 // of each sender
 )
+
+// sendBurst has all senders at work, and then waits until what they have sent is
+// taken: the task runs dry and falls asleep. With one processor it would keep up with
+// senders that never rest, and leave them nothing to do.
+func (r *rack) sendBurst(control *driven, burst int) {
+	var senders sync.WaitGroup
+	for who := range sendersAtOnce {
+		senders.Go(func() { r.sendNumbered(who, burst) })
+	}
+	senders.Wait()
+	sent := uint64((burst + 1) * sendersAtOnce * inABurst)
+	for look := 0; look < 1000 && control.Counters().Tx[0][engine.TxTaken] < sent; look++ {
+		time.Sleep(time.Millisecond)
+	}
+}
 
 // watchSenders checks what arrives at the wire's other end, and counts it.
 func (r *rack) watchSenders(t *testing.T) (arrived func() uint64) {
@@ -138,9 +152,10 @@ func (r *rack) watchSenders(t *testing.T) (arrived func() uint64) {
 }
 
 // sendNumbered is a sender.
-func (r *rack) sendNumbered(t *testing.T, who int) {
+func (r *rack) sendNumbered(who, burst int) {
 	frame := frameOf(46) // 106 bytes
-	for number := 1; number <= numberedPackets; number++ {
+	for i := range inABurst {
+		number := burst*inABurst + i + 1
 		copy(frame[14:], fmt.Sprintf("sender %d packet %d.", who, number))
 		var buf [1]framework.Buffer
 		for r.host.Alloc(0, buf[:]) == 0 {
