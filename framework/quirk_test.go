@@ -20,7 +20,7 @@ var (
 func TestEveryQuirkIsDocumented(t *testing.T) {
 	all := Quirks()
 	for _, name := range []string{ // what vmxnet3 and e1000 need at least
-		"lro-owner", "metadata-on", "skips-rx-slots", "rx-bell", "bell-delay", "tx-interrupt", "contiguous-headers",
+		"lro-owner", "metadata-on", "skips-rx-slots", "reorders-rx-slots", "rx-bell", "bell-delay", "tx-interrupt", "contiguous-headers",
 		"tso-min-link-mbps", "min-frame", "max-descriptor-bytes", "checksum-trust", "reset-method", "tx-sentinel",
 	} {
 		if LookupQuirk(name) == nil {

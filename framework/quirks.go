@@ -78,6 +78,15 @@ var SkipsRxSlotsQuirk = NewBoolQuirk(QuirkInfo{
 	Reference: "Linux vmxnet3_rq_rx_complete; QEMU vmxnet3 skips BODY descriptors in search of a HEAD",
 }, false)
 
+// ReordersRxSlotsQuirk: whether a receive descriptor that was passed over is still
+// the device's. It goes before [SkipsRxSlotsQuirk]: no completion tells the two from
+// each other.
+var ReordersRxSlotsQuirk = NewBoolQuirk(QuirkInfo{
+	Name:      "reorders-rx-slots",
+	Doc:       "The device may complete receive descriptors in another order than it got them in; one that it passes over is not done with.",
+	Reference: "Linux vmxnet3_int.h, VMXNET3_CAP_OOORX_COMP of revision 7",
+}, false)
+
 // RxBellPolicy says when a device wants to hear of posted buffers.
 type RxBellPolicy uint8
 

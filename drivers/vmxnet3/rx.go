@@ -32,6 +32,7 @@ type rxComp struct {
 // Bits of rxComp.where; 11:0 are the descriptor's index.
 const (
 	rcIndex      = 1<<12 - 1
+	rcInner      = 3 << 12 // either bit: flags are about a packet in a tunnel's
 	rcEOP        = 1 << 14
 	rcSOP        = 1 << 15
 	rcQueueShift = 16
@@ -111,7 +112,7 @@ func (d *device) newRxQueue(r *run, index int) (q *rxQueue, err error) {
 	format := ring.ReceiveFormat{
 		Align: ringAlign, Desc: rxOwner, Comp: rxCompOwner,
 		Size:  size,
-		Skips: framework.SkipsRxSlotsQuirk.Get(d.quirks),
+		Order: ring.OrderOf(d.quirks),
 		Rings: []ring.ReceiveRing{
 			{ID: id, Word: size | rxHead, Bell: d.regs.bell(regRxProd, index)},
 			{ID: id + uint32(cfg.RxQueues), Word: size | rxBody, Bell: d.regs.bell(regRxProd2, index)},

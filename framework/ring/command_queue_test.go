@@ -153,7 +153,7 @@ func newCommandReceive(t testing.TB, asked func() bool) (*CommandReceive[desc, c
 	b := new([2]bell)
 	q, err := AllocCommandReceive[desc, completion](heapDMA{}, queueSize, &framework.Buffers{Addr: 1 << 20, Stride: 4096, Size: 2048, Count: 64},
 		ReceiveFormat{
-			Align: 64, Desc: gen14, Comp: Owner{12, compGen}, Size: 100, BellAsked: asked, Skips: true,
+			Align: 64, Desc: gen14, Comp: Owner{12, compGen}, Size: 100, BellAsked: asked, Order: Skips,
 			Rings: []ReceiveRing{
 				{ID: headID, Word: 1, Bell: framework.Register{Region: &b[0]}},
 				{ID: bodyID, Word: 2, Bell: framework.Register{Region: &b[1]}},

@@ -43,7 +43,7 @@ type ReceiveFormat struct {
 	Align      int    // of each ring's address
 	Desc, Comp Owner  // generation bits
 	Size       uint32 // bytes that the device may write to a buffer
-	Skips      bool   // the device may pass over descriptors (quirk skips-rx-slots)
+	Order      Order  // in which the device may use descriptors
 	Rings      []ReceiveRing
 	// BellAsked tells whether the device asks for the bell (quirk rx-bell): without
 	// that it finds buffers by their generation bits, and a bell is a VM exit for
@@ -67,7 +67,7 @@ func AllocCommandReceive[D, C any](dma framework.DMA, n int, buffers *framework.
 		if err != nil {
 			return q, err
 		}
-		q.rings = append(q.rings, postedRing[D]{NewPosted(ring, buffers, r.Word, f.Skips), r.ID, r.Bell})
+		q.rings = append(q.rings, postedRing[D]{NewPosted(ring, buffers, r.Word, f.Order), r.ID, r.Bell})
 	}
 	q.comp, err = AllocCompletion[C](dma, n*len(f.Rings), f.Align, f.Comp)
 	return q, err

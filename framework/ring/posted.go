@@ -12,20 +12,40 @@ type Posted[D any] struct {
 	slots   *Slots[framework.Buffer]
 	buffers *framework.Buffers
 	word    uint32
-	skips   bool
+	order   Order
+}
+
+// Order is in what order a device may use the descriptors of a ring of buffers.
+type Order uint8
+
+// Orders.
+const (
+	InOrder  Order = iota // all of them, as they were given
+	Skips                 // as they were given, and those passed over are done with (quirk skips-rx-slots)
+	Reorders              // any, and those passed over are still the device's (quirk reorders-rx-slots)
+)
+
+// OrderOf is the order that a device's quirks declare.
+func OrderOf(quirks *framework.QuirkSet) Order {
+	switch {
+	case framework.ReordersRxSlotsQuirk.Get(quirks):
+		return Reorders
+	case framework.SkipsRxSlotsQuirk.Get(quirks):
+		return Skips
+	}
+	return InOrder
 }
 
 // addressWords are the words of a descriptor that have the address.
 const addressWords = 2
 
 // NewPosted makes one of a ring, which it takes over. The owner word of each
-// descriptor is word and the generation bit. If skips is set the device may pass
-// over descriptors (quirk skips-rx-slots). An owner word within the address panics.
-func NewPosted[D any](r *Command[D], buffers *framework.Buffers, word uint32, skips bool) Posted[D] {
+// descriptor is word and the generation bit. An owner word within the address panics.
+func NewPosted[D any](r *Command[D], buffers *framework.Buffers, word uint32, order Order) Posted[D] {
 	if r.memory.word < addressWords {
 		panic("ring: the owner word is where a buffer's address goes")
 	}
-	return Posted[D]{ring: r, slots: NewSlots(r.Size(), framework.NoBuffer), buffers: buffers, word: word, skips: skips}
+	return Posted[D]{ring: r, slots: NewSlots(r.Size(), framework.NoBuffer), buffers: buffers, word: word, order: order}
 }
 
 // Space is how many buffers can be given.
@@ -51,12 +71,17 @@ func (p *Posted[D]) Give(b framework.Buffer) {
 
 // Take takes the buffer of descriptor i, which the device says to have used. What
 // lies before it was skipped and is given again, in order, if that is what the
-// device may do. If not, or if i is not outstanding, the device has lost count: it
-// is not ok, and nothing is taken.
+// device may do; if it may reorder, that stays with the device. If neither, or if i
+// is not outstanding, the device has lost count: it is not ok, and nothing is taken.
 func (p *Posted[D]) Take(i uint32) (b framework.Buffer, ok bool) {
 	n := p.ring.Through(i)
-	if n == 0 || n > 1 && !p.skips {
+	switch {
+	case n == 0, n > 1 && p.order == InOrder:
 		return framework.NoBuffer, false
+	case p.order == Reorders:
+		b, ok = p.slots.Take(i)
+		p.release()
+		return b, ok
 	}
 	for range n - 1 {
 		skipped, _ := p.slots.Take(p.ring.Head())
@@ -66,4 +91,11 @@ func (p *Posted[D]) Take(i uint32) (b framework.Buffer, ok bool) {
 	b, ok = p.slots.Take(i)
 	p.ring.Release(1)
 	return b, ok
+}
+
+// release takes back the oldest descriptors as far as their buffers were taken.
+func (p *Posted[D]) release() {
+	for p.ring.Outstanding() > 0 && p.slots.Empty(p.ring.Head()) {
+		p.ring.Release(1)
+	}
 }

@@ -9,12 +9,12 @@ import (
 
 const postedWord = 0x123
 
-func newPosted(t testing.TB, skips bool) (*Posted[desc], *Command[desc]) {
+func newPosted(t testing.TB, order Order) (*Posted[desc], *Command[desc]) {
 	c, err := NewCommand[desc](make([]byte, 16*queueSize), queueSize, gen14)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := NewPosted(c, &framework.Buffers{Addr: 1 << 20, Stride: 4096, Size: 2048, Count: 64}, postedWord, skips)
+	p := NewPosted(c, &framework.Buffers{Addr: 1 << 20, Stride: 4096, Size: 2048, Count: 64}, postedWord, order)
 	return &p, c
 }
 
@@ -25,7 +25,7 @@ func TestPosted(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %#x", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	p, c := newPosted(t, true)
+	p, c := newPosted(t, Skips)
 	var with []framework.Buffer // the device, oldest first
 	next, gen, free := uint32(0), uint32(1<<14), framework.Buffer(0)
 	for range 5000 {
@@ -64,8 +64,54 @@ func TestPosted(t *testing.T) {
 	}
 }
 
+// TestPostedReordered plays a device that uses descriptors in any order: each buffer
+// comes back once, from where it was given, and a descriptor that was passed over
+// keeps its own until its turn comes.
+func TestPostedReordered(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %#x", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	p, _ := newPosted(t, Reorders)
+	with := map[uint32]framework.Buffer{} // the device, by descriptor
+	var at []uint32                       // oldest first
+	free := framework.Buffer(0)
+	for range 5000 {
+		for p.Space() > 0 && r.IntN(3) > 0 {
+			if _, ok := with[p.Tail()]; ok {
+				t.Fatalf("descriptor %d was given while the device had it", p.Tail())
+			}
+			with[p.Tail()], at = free, append(at, p.Tail())
+			p.Give(free)
+			free = (free + 1) % 64
+		}
+		if len(at) == 0 {
+			continue
+		}
+		k := r.IntN(min(4, len(at)))
+		b, ok := p.Take(at[k])
+		if !ok || b != with[at[k]] {
+			t.Fatalf("descriptor %d had buffer %d, want %d", at[k], b, with[at[k]])
+		}
+		if _, ok := p.Take(at[k]); ok {
+			t.Fatalf("descriptor %d came back twice", at[k])
+		}
+		delete(with, at[k])
+		if at = append(at[:k], at[k+1:]...); len(at) == 0 != (p.Outstanding() == 0) {
+			t.Fatalf("%d outstanding, the device has %d", p.Outstanding(), len(at))
+		}
+	}
+	for _, i := range at {
+		if b, ok := p.Take(i); !ok || b != with[i] {
+			t.Fatalf("descriptor %d had buffer %d, want %d", i, b, with[i])
+		}
+	}
+	if p.Outstanding() != 0 {
+		t.Errorf("%d outstanding of none", p.Outstanding())
+	}
+}
+
 func TestPostedRefuses(t *testing.T) {
-	p, _ := newPosted(t, false)
+	p, _ := newPosted(t, InOrder)
 	for b := range framework.Buffer(queueSize - 1) {
 		p.Give(b)
 	}
@@ -92,11 +138,11 @@ func TestPostedRefuses(t *testing.T) {
 			t.Error("an address over the owner word")
 		}
 	}()
-	NewPosted(c, &framework.Buffers{}, 0, false)
+	NewPosted(c, &framework.Buffers{}, 0, InOrder)
 }
 
 func TestPostedAllocatesNothing(t *testing.T) {
-	p, c := newPosted(t, true)
+	p, c := newPosted(t, Skips)
 	if n := testing.AllocsPerRun(100, func() {
 		p.Give(1)
 		p.Give(2)

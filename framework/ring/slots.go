@@ -31,3 +31,6 @@ func (s *Slots[H]) Take(i uint32) (h H, ok bool) {
 	s.slots[i] = s.none
 	return h, h != s.none
 }
+
+// Empty tells whether slot i holds none.
+func (s *Slots[H]) Empty(i uint32) bool { return s.slots[i] == s.none }
