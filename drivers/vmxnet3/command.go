@@ -27,6 +27,7 @@ const (
 	cmdPermMACHigh   command = 0xF00D0004 // bytes 4 and 5
 	cmdExtraInfo     command = 0xF00D0007 // bit 0: passed through to hardware (UPT)
 	cmdConfInterrupt command = 0xF00D0008 // bits 1:0 kind, 3:2 how vectors are masked
+	cmdDisabled      command = 0xF00D0014 // revision 9: what it does not do after all; others answer 0
 )
 
 // Answer of cmdLink.
@@ -37,6 +38,12 @@ const (
 
 // Answer of cmdExtraInfo.
 const extraPassthrough = 1
+
+// Answer of cmdDisabled.
+const (
+	disabledTSO = 1
+	disabledLRO = 2
+)
 
 // Answer of cmdConfInterrupt.
 const (
@@ -77,6 +84,18 @@ func (r registers) halt() {
 	r.command(cmdQuiesce)
 	r.command(cmdReset)
 	r.setShared(0)
+}
+
+// disabled are the features that the device's host has turned off.
+func (r registers) disabled() (f framework.Features) {
+	v := r.command(cmdDisabled)
+	if v&disabledTSO != 0 {
+		f |= framework.TSO4 | framework.TSO6
+	}
+	if v&disabledLRO != 0 {
+		f |= framework.LRO
+	}
+	return f
 }
 
 // mode asks whether hardware stands behind the device's data path. (Linux goes by

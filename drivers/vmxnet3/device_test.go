@@ -195,6 +195,8 @@ func TestVariations(t *testing.T) {
 		"offloads on SOP":       {OffloadsOnSOP: true},
 		"no data ring":          {NoRxDataRing: true},
 		"defers bells":          {TxThreshold: 8},
+		"link in Gbit/s":        {LinkInGbps: true},
+		"inner flags":           {InnerFlags: model.InnerFlagsBit13},
 		"QEMU": {
 			RevisionBitmap: 1, UntypedCompletions: true, LROChecksum: true, AlwaysComplete: true, ResetForgetsAddress: true,
 			ActivateRestoresMAC: true, ActivateMasks: true, ActivateTwice: true, AcceptOversize: true, ZeroRxSGIsOne: true,
@@ -205,13 +207,63 @@ func TestVariations(t *testing.T) {
 			AlwaysComplete: true, ActivateRestoresMAC: true, OffloadsOnSOP: true, LRO: model.LRONoMSS, TxThreshold: 3,
 		},
 	} {
-		t.Run(name, func(t *testing.T) { load(t, v) })
+		t.Run(name, func(t *testing.T) { load(t, v, nil) })
+	}
+	t.Run("out of order", func(t *testing.T) {
+		load(t, model.Variations{OutOfOrderEvery: 2, ZeroLengthBodyEvery: 3}, map[string]string{"reorders-rx-slots": "true"})
+	})
+}
+
+// TestDisabledOffloads: what the device does not do after all is not offered.
+func TestDisabledOffloads(t *testing.T) {
+	const tso = framework.TSO4 | framework.TSO6
+	for disabled, want := range []framework.Features{0, tso, framework.LRO, tso | framework.LRO} {
+		n, _ := start(t, model.Options{Variations: model.Variations{DisabledOffloads: uint32(disabled)}}, rig.NetOptions{})
+		if got := (tso | framework.LRO) &^ n.Info.Features; got != want {
+			t.Errorf("%d disabled: %v not offered, want %v", disabled, got, want)
+		}
+		n.RoundTrip()
+	}
+}
+
+// TestLinkInGbps: the unit of the link's speed is a quirk.
+func TestLinkInGbps(t *testing.T) {
+	for _, gbps := range []bool{false, true} {
+		for mbps, want := range map[int]int{10_000: 10_000, 1000: 1000, 25_000: 25_000, 2500: 2500} {
+			o := model.Options{SpeedMbps: mbps, Variations: model.Variations{LinkInGbps: gbps}}
+			if gbps && mbps == 2500 {
+				continue // such a device can't say it
+			}
+			n, _ := start(t, o, rig.NetOptions{Options: rig.Options{Quirks: map[string]string{"vmxnet3-link-in-gbps": fmt.Sprint(gbps)}}})
+			if l, err := n.Device.Link(); err != nil || l.Mbps != want {
+				t.Errorf("%d Mbit/s, in Gbit/s %v: %+v, %v", mbps, gbps, l, err)
+			}
+		}
+	}
+}
+
+// TestInnerFlags: what a device says of a packet in a tunnel is not taken for
+// something about the tunnel's own.
+func TestInnerFlags(t *testing.T) {
+	for _, style := range []model.InnerFlags{model.InnerFlagsNever, model.InnerFlagsBit12, model.InnerFlagsBit13} {
+		n, _ := start(t, model.Options{Variations: model.Variations{InnerFlags: style}}, rig.NetOptions{})
+		outer := rig.Frame{UDP: true, BadL4: true}
+		outer.Payload = 8 + len(rig.Frame{Payload: 100}.Build())
+		frame := outer.Build()
+		frame[outer.L4()+2], frame[outer.L4()+3] = 4789>>8, 4789&0xff
+		copy(frame[outer.HeaderLen()+8:], rig.Frame{Payload: 100}.Build())
+		n.Inject(frame)
+		got := n.Receive(1)[0]
+		bad := got.Flags&framework.ChecksumBad != 0
+		if got.Flags&framework.ChecksumVerified != 0 || got.Flags&framework.TCP != 0 || bad != (style == model.InnerFlagsNever) {
+			t.Errorf("style %d: a tunnel's packet with a bad checksum has flags %b", style, got.Flags)
+		}
 	}
 }
 
 // load is a stream each way, with packets of one and of many descriptors.
-func load(t *testing.T, v model.Variations) {
-	n, _ := start(t, model.Options{Variations: v}, rig.NetOptions{})
+func load(t *testing.T, v model.Variations, quirks map[string]string) {
+	n, _ := start(t, model.Options{Variations: v}, rig.NetOptions{Options: rig.Options{Quirks: quirks}})
 	for i := range 120 {
 		in := rig.Frame{Seq: uint32(i), Payload: 20 + i*11%1400}
 		if i%3 == 0 {

@@ -41,6 +41,7 @@ const (
 
 	defaultRing    = 512
 	longestHeaders = 14 + 4 // in front of the MTU
+	minMbps        = 10000  // of a device that counts in Gbit/s what is less
 )
 
 var ids = []framework.DeviceID{{Vendor: 0x15AD, Device: 0x07B0, Name: "VMware VMXNET3"}}
@@ -69,6 +70,7 @@ type device struct {
 	revision int
 	mac      framework.MAC // permanent
 	mode     string
+	disabled framework.Features
 	kind     uint32 // of interrupt, as the device wants it
 	mask     maskMode
 	run      *run // of the last Start
@@ -88,6 +90,7 @@ func (driver) Attach(_ context.Context, dev bus.Device, env framework.Env) (fram
 	d.mac = regs.permanentMAC()
 	d.kind, d.mask = regs.interruptConf()
 	d.mode = regs.mode()
+	d.disabled = regs.disabled()
 	return d, nil
 }
 
@@ -101,7 +104,7 @@ const offered = framework.RxChecksum | framework.TxChecksum | framework.TSO4 | f
 // Info describes the device.
 func (d *device) Info() framework.Info {
 	rule := framework.RingRule{Min: ringMultiple, Max: maxRing, Multiple: ringMultiple, Default: defaultRing}
-	features := offered
+	features := offered &^ d.disabled
 	if d.mode == modePassthrough {
 		features &^= framework.LRO
 	}
@@ -149,5 +152,9 @@ func (d *device) Detach() error {
 // Link asks the device.
 func (d *device) Link() (framework.Link, error) {
 	l := d.regs.command(cmdLink)
-	return framework.Link{Up: l&linkUp != 0, Mbps: int(l >> linkSpeedShift), FullDuplex: true}, nil
+	mbps := int(l >> linkSpeedShift)
+	if mbps < minMbps && LinkInGbpsQuirk.Get(d.quirks) {
+		mbps *= 1000
+	}
+	return framework.Link{Up: l&linkUp != 0, Mbps: mbps, FullDuplex: true}, nil
 }

@@ -6,6 +6,14 @@ import "nicd/framework"
 // and goes, with a migration for one, and with it the device's own LRO.
 const modePassthrough = "passthrough"
 
+// LinkInGbpsQuirk: in what the device tells its speed.
+var LinkInGbpsQuirk = framework.NewBoolQuirk(framework.QuirkInfo{
+	Name:      "vmxnet3-link-in-gbps",
+	Doc:       "A link speed of less than 10000 is in Gbit/s, not in Mbit/s.",
+	Reference: "Linux vmxnet3_check_link, from revision 9 on",
+	Driver:    driverName,
+}, false)
+
 // quirks are what is special about a vmxnet3.
 var quirks = []framework.Declaration{
 	framework.LROOwnerQuirk.Is(framework.LROHardwareOnly, framework.Match{},

@@ -41,9 +41,10 @@ func errorReason(c *rxComp) framework.DropReason {
 	return framework.DropDevice
 }
 
-// verdict is what the device found out about protocols and checksums.
+// verdict is what the device found out about protocols and checksums. What it found
+// out about a packet within the packet, which nobody asks it for, is left alone.
 func verdict(c *rxComp) (f framework.PacketFlags) {
-	if c.where&rcNoChecksum != 0 {
+	if c.where&(rcNoChecksum|rcInner) != 0 {
 		return 0
 	}
 	switch {

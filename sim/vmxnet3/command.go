@@ -101,10 +101,7 @@ func (m *Model) command(c uint32) uint32 {
 		}
 		return 0
 	case cmdGetLink:
-		if !m.link {
-			return 0
-		}
-		return 1 | uint32(m.opt.SpeedMbps)<<16
+		return m.linkWord()
 	case cmdGetPermMACLow:
 		return binary.LittleEndian.Uint32(m.opt.MAC[:])
 	case cmdGetPermMACHigh:
@@ -122,6 +119,8 @@ func (m *Model) command(c uint32) uint32 {
 		return m.opt.Interrupt
 	case cmdGetAdaptiveRing:
 		return 1 // disabled
+	case cmdGetDisabled:
+		return m.opt.Variations.DisabledOffloads
 	}
 	if r, ok := m.revisionCommand(c); ok {
 		return r
@@ -130,6 +129,18 @@ func (m *Model) command(c uint32) uint32 {
 		return m.activeCommand(c)
 	}
 	return 0
+}
+
+// linkWord is the answer to GET_LINK.
+func (m *Model) linkWord() uint32 {
+	speed := uint32(m.opt.SpeedMbps)
+	if m.opt.Variations.LinkInGbps && speed%1000 == 0 {
+		speed /= 1000
+	}
+	if !m.link {
+		return 0
+	}
+	return 1 | speed<<16
 }
 
 // revisionCommand is what revisions 3 and 4 added. In lower ones the commands

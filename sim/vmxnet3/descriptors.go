@@ -93,6 +93,8 @@ const (
 // Receive completion: word 0.
 const (
 	rcIndexMask   = 0xfff
+	rcInner12     = 1 << 12 // ext1
+	rcInner13     = 1 << 13
 	rcEOP         = 1 << 14
 	rcSOP         = 1 << 15
 	rcQueueShift  = 16

@@ -8,7 +8,7 @@
 // as ESXi's emulation is reported to, and Variations has a knob for the rest.
 // The model knows nothing of any driver.
 //
-// Not modelled: tunnel offloads (transmit descriptors with om = 1, the inner
-// flags of receive completions), ESP hashing, wake-up filters, and what
-// revisions 5 and later added.
+// Not modelled: tunnel offloads (transmit descriptors with om = 1, and coalescing
+// within a tunnel), ESP hashing, wake-up filters, and what revisions 5 and later
+// added but for what Variations has of it.
 package vmxnet3

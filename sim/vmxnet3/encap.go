@@ -60,7 +60,7 @@ func (t *transmitter) packet(q *txQueue, at, ahead, producer, n int) (descs int,
 			sop = d
 		}
 		descs++
-		if code := checkTxDesc(d, sop, descs); code != 0 {
+		if code := t.check(d, sop, descs); code != 0 {
 			return 0, code
 		}
 		b := t.m.host.Tx.Bytes(addr, d.length())
@@ -86,7 +86,8 @@ func (t *transmitter) packet(q *txQueue, at, ahead, producer, n int) (descs int,
 	}
 }
 
-func checkTxDesc(d, sop txDesc, descs int) uint32 {
+// check is what is wrong with a packet's descriptor d, if anything is.
+func (t *transmitter) check(d, sop txDesc, descs int) uint32 {
 	limit := maxTxPacket
 	if sop.offload() == omTSO {
 		limit = maxTSOPacket
@@ -94,7 +95,8 @@ func checkTxDesc(d, sop txDesc, descs int) uint32 {
 	switch {
 	case descs > limit:
 		return errBigPacket
-	case d.w2&txDtype != 0 || sop.offload() == omEncap:
+	case d.w2&txDtype != 0 || sop.offload() == omEncap,
+		sop.offload() == omTSO && t.m.opt.Variations.DisabledOffloads&disabledTSO != 0:
 		return errDescUnsupported
 	}
 	return 0

@@ -115,7 +115,7 @@ func (r *receiver) reportsLRO() bool {
 	if r.m.revision < 2 || style == LROLengthOnly || !r.m.lro.Load() {
 		return false
 	}
-	return p.segments > 1 || style == LROSingle && p.w3&rcTCP != 0 && p.h.Payload < p.h.End
+	return p.segments > 1 || style == LROSingle && p.w3&rcTCP != 0 && !p.tunnelled() && p.h.Payload < p.h.End
 }
 
 // lroWords are words 1 and 3 of a type 4 completion whose flags are in w3.
@@ -192,7 +192,7 @@ func (p *packet) tcp() []byte { return p.hdr[p.h.L4:p.h.Payload] }
 // frame ends with the IP packet.
 func (p *packet) coalesces() bool {
 	const need = rcTCP | rcL4Correct | rcIPCorrect
-	if p.w3&need != need || p.h.Payload >= p.len || p.h.End != p.len || p.h.Payload > len(p.hdr) {
+	if p.w3&need != need || p.tunnelled() || p.h.Payload >= p.len || p.h.End != p.len || p.h.Payload > len(p.hdr) {
 		return false
 	}
 	return p.tcp()[tcpFlags]&^(sim.TCPAck|sim.TCPPsh|sim.TCPFin) == 0

@@ -160,7 +160,8 @@ func (m *Model) SetPassthrough(on bool) {
 
 func (m *Model) updateLRO() {
 	f := m.shared.features
-	m.lro.Store(m.active && f&featureLRO != 0 && f&featureChecksum != 0 && !m.passthrough.Load())
+	able := !m.passthrough.Load() && m.opt.Variations.DisabledOffloads&disabledLRO == 0
+	m.lro.Store(m.active && able && f&featureLRO != 0 && f&featureChecksum != 0)
 }
 
 // event sets bits of DriverShared.ecr and raises the event interrupt. The lock

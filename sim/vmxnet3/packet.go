@@ -45,33 +45,38 @@ func (p *packet) whole(f *sim.Frame) {
 // checksum sets what the device knows of the frame's checksums. The headers are
 // still those of f.
 func (p *packet) checksum(f *sim.Frame, features uint32) {
-	h := &p.h
-	if features&featureChecksum == 0 || h.IP == 0 {
+	if features&featureChecksum == 0 || p.h.IP == 0 {
 		p.w0 |= rcNotChecksum
 		return
 	}
-	p.w3 |= rcIPv4
+	p.w3 |= checksumFlags(&p.h, p.hdr, f)
+}
+
+// checksumFlags is what a completion tells of the headers h of f, whose first bytes
+// are hdr.
+func checksumFlags(h *sim.Headers, hdr []byte, f *sim.Frame) (w3 uint32) {
+	w3 = rcIPv4
 	if h.IPv6 {
-		p.w3 ^= rcIPv4 | rcIPv6
+		w3 = rcIPv6
 	}
 	// The sender of a TSO frame leaves the header's checksum to the device.
-	if f.Flags&sim.Segment != 0 || h.HeaderChecksumGood(p.hdr) {
-		p.w3 |= rcIPCorrect
+	if f.Flags&sim.Segment != 0 || h.HeaderChecksumGood(hdr) {
+		w3 |= rcIPCorrect
 	}
 	switch {
 	case h.Fragment:
-		p.w3 |= rcFragment
-		return
+		return w3 | rcFragment
 	case h.Payload == 0:
-		return
+		return w3
 	case h.Protocol == sim.ProtocolTCP:
-		p.w3 |= rcTCP
+		w3 |= rcTCP
 	case h.Protocol == sim.ProtocolUDP:
-		p.w3 |= rcUDP
+		w3 |= rcUDP
 	}
-	if h.ChecksumGood(f, p.hdr) {
-		p.w3 |= rcL4Correct
+	if h.ChecksumGood(f, hdr) {
+		w3 |= rcL4Correct
 	}
+	return w3
 }
 
 // strip moves the VLAN tag from the frame to the completion.

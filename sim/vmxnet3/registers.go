@@ -101,6 +101,13 @@ const (
 	cmdGetTxDataDescSize = 0xf00d000a // revision 3
 	cmdGetCoalesce       = 0xf00d000b // revision 3
 	cmdGetRSSFields      = 0xf00d000c // revision 4
+	cmdGetDisabled       = 0xf00d0014 // revision 9
+)
+
+// Answer of GET_DISABLED_OFFLOADS.
+const (
+	disabledTSO = 1 << iota
+	disabledLRO
 )
 
 // Event bits of DriverShared.ecr.

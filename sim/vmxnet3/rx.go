@@ -34,11 +34,13 @@ type receiver struct {
 	seg      sim.Segmenter
 	slots    []slot
 	pieces   []piece
+	parts    [][]byte // of a packet within the packet
 }
 
 func (r *receiver) init() {
 	r.slots = make([]slot, 0, maxRxPackets)
 	r.packet.src = make([][]byte, 0, maxRxPackets)
+	r.parts = make([][]byte, 0, maxRxPackets)
 }
 
 func (r *receiver) start(i int, c rxConfig, desc uint64) {
@@ -131,6 +133,7 @@ func (r *receiver) inspect(f *sim.Frame) (queue int) {
 	p := &r.packet
 	p.cast = castOf(p.hdr)
 	p.checksum(f, r.m.shared.features)
+	r.inner(f)
 	queue, hash, kind := r.rss.classify(&p.h, p.hdr)
 	p.hash, p.w0 = hash, p.w0|kind<<rcRSSShift
 	if p.h.VLAN && r.m.shared.features&featureVLAN != 0 {

@@ -40,6 +40,7 @@ type rxRing struct {
 type cursor struct {
 	next int
 	gen  uint32
+	held uint32 // 1 + index of a descriptor that was set aside (V22), or 0
 }
 
 func (c *cursor) advance(size int) {
@@ -63,13 +64,34 @@ func (r *rxRing) at(c cursor) (d rxDesc, ok bool) {
 	if r.size == 0 {
 		return d, false
 	}
-	at := c.next * descSize
-	d.w2 = bus.Word(r.view, at+rxDescGenWord).Load()
+	d.w2 = bus.Word(r.view, c.next*descSize+rxDescGenWord).Load()
 	if d.w2&rxGen != c.gen {
 		return d, false
 	}
-	d.addr = binary.LittleEndian.Uint64(r.view[at:])
+	d.addr = binary.LittleEndian.Uint64(r.view[c.next*descSize:])
 	return d, true
+}
+
+// setAside passes over the descriptor at c, if there is one behind it to go on with:
+// the next packet begins with it.
+func (r *rxRing) setAside(c *cursor) bool {
+	next := *c
+	next.advance(r.size)
+	if _, more := r.at(next); !more {
+		return false
+	}
+	next.held = uint32(c.next) + 1
+	*c = next
+	return true
+}
+
+// takeHeld is the descriptor that was set aside.
+func (r *rxRing) takeHeld(c *cursor) (s slot, d rxDesc) {
+	at := int(c.held-1) * descSize
+	d = rxDesc{binary.LittleEndian.Uint64(r.view[at:]), bus.Word(r.view, at+rxDescGenWord).Load()}
+	s = slot{index: int(c.held - 1), addr: d.addr, size: d.size()}
+	c.held = 0
+	return s, d
 }
 
 func (q *rxQueue) cursors() [2]cursor {
@@ -116,8 +138,16 @@ const (
 // over. It goes on in ring 1 if a BODY is next there, else in ring 2. Without a
 // second ring it goes on in whatever is next in ring 1.
 func (r *receiver) plan(q *rxQueue, c [2]cursor, slots []slot, n, limit int) ([]slot, [2]cursor, planResult) {
-	odd := r.oddities(q)
-	for got, used := 0, 0; got < n; {
+	odd, got, used := r.oddities(q), 0, 0
+	if c[0].held != 0 {
+		s, d := q.rings[0].takeHeld(&c[0])
+		if code := d.fault(0, true); code != 0 {
+			r.halt(q, code)
+			return slots, c, planBroken
+		}
+		slots, got, used = append(slots, s), s.size, 1
+	}
+	for got < n {
 		k, d, ok := q.head(&c, used == 0)
 		if !ok {
 			return slots, c, planStarved
@@ -127,6 +157,9 @@ func (r *receiver) plan(q *rxQueue, c [2]cursor, slots []slot, n, limit int) ([]
 		}
 		s := slot{ring: k, index: c[k].next, addr: d.addr, size: d.size()}
 		switch odd.of(used) {
+		case held:
+			q.rings[k].setAside(&c[k])
+			continue
 		case skipped:
 			c[k].advance(q.rings[k].size)
 			continue
@@ -160,7 +193,7 @@ func (d rxDesc) fault(k int, first bool) uint32 {
 
 // oddities are the variations that make this packet use more descriptors than it
 // needs. Each happens once.
-type oddities struct{ skip, empty, hole bool }
+type oddities struct{ skip, hold, empty, hole bool }
 
 // oddity is what happens to a descriptor.
 type oddity uint8
@@ -169,12 +202,14 @@ const (
 	ordinary oddity = iota
 	skipped         // passed over, without a completion
 	emptied         // completed without data
+	held            // set aside for the next packet
 )
 
 func (r *receiver) oddities(q *rxQueue) oddities {
 	v := &r.m.opt.Variations
 	return oddities{
 		skip:  every(v.SkipEvery, q.packets),
+		hold:  every(v.OutOfOrderEvery, q.packets),
 		empty: every(v.ZeroLengthEvery, q.packets),
 		hole:  every(v.ZeroLengthBodyEvery, q.packets),
 	}
@@ -189,6 +224,9 @@ func (o *oddities) of(used int) oddity {
 	case used == 0 && o.skip:
 		o.skip = false
 		return skipped
+	case used == 0 && o.hold:
+		o.hold = false
+		return held
 	case used == 0 && o.empty:
 		o.empty = false
 		return emptied
@@ -207,6 +245,9 @@ func (q *rxQueue) exhausted(c [2]cursor) bool {
 		used := c[k].next - r.next
 		if c[k].gen != r.gen {
 			used += r.size
+		}
+		if r.held != 0 {
+			used++
 		}
 		if r.size > 0 && used >= r.size-1 {
 			return true

@@ -86,7 +86,34 @@ type Variations struct {
 	OffloadsOnSOP bool
 	// NoRxDataRing: the receive data ring is not used (V23).
 	NoRxDataRing bool
+	// LinkInGbps: GET_LINK has the speed in Gbit/s, if that is a whole number (V19,
+	// revision 9).
+	LinkInGbps bool
+	// DisabledOffloads is what GET_DISABLED_OFFLOADS reads, bit 0 for TSO and bit 1
+	// for LRO: the device then does not do these (V20, revision 9).
+	DisabledOffloads uint32
+	// OutOfOrderEvery: every so-manieth packet sets a descriptor of the first ring
+	// aside, with which the packet after it begins. 0 is never (V22, revision 7).
+	OutOfOrderEvery int
+	// InnerFlags: the checksum flags of a VXLAN packet's completion are about the
+	// packet within it, which one of two bits says (V24, revision 4). Devices do so for
+	// drivers that ask for it, and this one for any.
+	InnerFlags InnerFlags
 }
+
+// InnerFlags is by which bit of its word 0 a receive completion says that its flags
+// are about inner headers.
+type InnerFlags uint8
+
+// Bits for inner flags.
+const (
+	// InnerFlagsNever: flags are about outer headers.
+	InnerFlagsNever InnerFlags = iota
+	// InnerFlagsBit13, as Linux's driver has it.
+	InnerFlagsBit13
+	// InnerFlagsBit12, as a comment in Linux's header has it.
+	InnerFlagsBit12
+)
 
 // LROStyle is how a coalesced packet is reported.
 type LROStyle uint8
