@@ -3,8 +3,11 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -81,7 +84,7 @@ func TestReportWithoutStreams(t *testing.T) {
 		0: "2.00 CPU seconds; 3.0 MB resident at most\n", 4: "2.00 CPU seconds, 4.00 per gigabyte received; 3.0 MB resident at most\n",
 	} {
 		var b bytes.Buffer
-		Report(&b, &adminpb.Report{CpuSeconds: 2, CpuSecondsPerGigabyte: perGigabyte, PeakResidentBytes: 3e6})
+		Report(&b, &adminpb.Report{CpuSeconds: 2, CpuSecondsPerGigabyte: perGigabyte, PeakResidentBytes: 3e6}, 0)
 		if !strings.HasSuffix(b.String(), want) {
 			t.Errorf("got %q, want %q", b.String(), want)
 		}
@@ -93,9 +96,8 @@ func TestReportWithoutStreams(t *testing.T) {
 func TestLive(t *testing.T) {
 	for _, terminal := range []bool{false, true} {
 		var b bytes.Buffer
-		l := NewLive(&b, terminal)
-		l.Update(status(1, 0))
-		l.Update(status(2, 1e9))
+		l := newLive(&b, terminal, 200)
+		update(t, l, status(1, 0), status(2, 1e9))
 		first := b.String()
 		if !strings.Contains(first, "10 Gbit/s") || !strings.Contains(first, "8.00") || !strings.Contains(first, "no luck") {
 			t.Errorf("got:\n%s", first)
@@ -107,7 +109,7 @@ func TestLive(t *testing.T) {
 		if _, err := l.Write([]byte("a log line\n")); err != nil {
 			t.Fatal(err)
 		}
-		l.Update(status(3, 2e9))
+		update(t, l, status(3, 2e9))
 		if erased := strings.HasPrefix(b.String(), "\x1b["); erased != terminal {
 			t.Errorf("terminal %v, erased %v: %q", terminal, erased, b.String())
 		}
@@ -115,6 +117,81 @@ func TestLive(t *testing.T) {
 			t.Errorf("the table was erased %d times around a log line", n)
 		}
 	}
+}
+
+func newLive(w io.Writer, terminal bool, columns int) *Live {
+	if !terminal {
+		return NewLive(w, nil)
+	}
+	return NewLive(w, func() int { return columns })
+}
+
+func update(t *testing.T, l *Live, list ...*adminpb.StatusReply) {
+	t.Helper()
+	for _, s := range list {
+		if err := l.Update(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLiveOnScreens: whatever a terminal's width, each table takes the place of the
+// one before, lines that the terminal breaks included, and what matters most is on
+// it.
+func TestLiveOnScreens(t *testing.T) {
+	at := func(seconds float64) *adminpb.StatusReply {
+		s := status(seconds, uint64(seconds*1e9))
+		i := s.Interfaces[0]
+		i.Driver, i.LroOwner, i.Pid, i.Link.Paused = "vmxnet3", "hardware-only", 1234567, true
+		i.StateReason = strings.Repeat("a long reason, ", 10)
+		return s
+	}
+	for _, columns := range []int{20, 40, 80, 100, 132, 300} {
+		screen := &terminal{columns: columns}
+		l := NewLive(screen, func() int { return columns })
+		update(t, l, at(1), at(2), at(3), at(4))
+		text := strings.Join(screen.lines, "\n")
+		tables, heads := 0, 0
+		for _, line := range screen.lines {
+			if strings.HasPrefix(line, "up ") {
+				tables++
+			}
+			if strings.HasPrefix(line, "INTERFACE") && strings.Contains(line, "RX Gbit/s") && strings.HasSuffix(line, "DROPS") {
+				heads++
+			}
+		}
+		if tables != 1 || columns >= 80 && heads != 1 {
+			t.Errorf("%d columns: %d tables, %d whole heads:\n%s", columns, tables, heads, text)
+		}
+		if columns == 300 && !strings.Contains(text, "1234567") {
+			t.Errorf("there is room for all, and not all is there:\n%s", text)
+		}
+	}
+}
+
+// terminal is a screen without end that breaks lines.
+type terminal struct {
+	columns int
+	lines   []string
+}
+
+func (s *terminal) Write(p []byte) (int, error) {
+	text := strings.NewReplacer("\x1b[1m", "", "\x1b[0m", "").Replace(string(p))
+	if up, rest, ok := strings.Cut(text, "A\x1b[J"); ok {
+		n, err := strconv.Atoi(strings.TrimPrefix(up, "\x1b["))
+		if err != nil || n > len(s.lines) {
+			return 0, fmt.Errorf("cursor up by %q of %d lines", up, len(s.lines))
+		}
+		s.lines, text = s.lines[:len(s.lines)-n], rest
+	}
+	for line := range strings.Lines(text) {
+		runes := []rune(strings.TrimSuffix(line, "\n"))
+		for len(runes) > s.columns {
+			s.lines, runes = append(s.lines, string(runes[:s.columns])), runes[s.columns:]
+		}
+		s.lines = append(s.lines, string(runes))
+	}
+	return len(p), nil
 }
 
 func TestText(t *testing.T) {

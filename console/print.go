@@ -173,10 +173,10 @@ func Version(w io.Writer, v *adminpb.Version) {
 	fmt.Fprintf(w, "nicd %s%s, %s, plugin protocol %d\n", v.Version, inParentheses(v.Revision), v.Go, v.PluginProtocol)
 }
 
-// Report prints the end of a run for a person.
-func Report(w io.Writer, r *adminpb.Report) {
+// Report prints the end of a run for a person, in so many columns if that is not 0.
+func Report(w io.Writer, r *adminpb.Report, columns int) {
 	fmt.Fprintf(w, "%.1f s measured\n", r.Seconds)
-	rates(w, r.Interfaces, r.Streams, nil)
+	rates(w, r.Interfaces, r.Streams, columns, nil)
 	perGigabyte := ""
 	if r.CpuSecondsPerGigabyte > 0 { // by streams: without one there is none
 		perGigabyte = fmt.Sprintf(", %.2f per gigabyte received", r.CpuSecondsPerGigabyte)
@@ -187,7 +187,8 @@ func Report(w io.Writer, r *adminpb.Report) {
 	}
 }
 
-func rates(w io.Writer, interfaces []*adminpb.InterfaceReport, streams []*adminpb.StreamReport, emphasis func(string) string) {
+// rates prints what happened a second, in so many columns if that is not 0.
+func rates(w io.Writer, interfaces []*adminpb.InterfaceReport, streams []*adminpb.StreamReport, columns int, emphasis func(string) string) {
 	t := newTable("INTERFACE", "LINK", "DRIVER", ">PID", "LRO", ">RX Gbit/s", ">TX Gbit/s", ">RX p/s", ">TX p/s", ">SEG/PKT", ">INTR/s", ">POLL/s", ">DROPS")
 	for _, r := range interfaces {
 		i := r.Interface
@@ -195,6 +196,7 @@ func rates(w io.Writer, interfaces []*adminpb.InterfaceReport, streams []*adminp
 			fmt.Sprintf("%.2f", r.RxGbps), fmt.Sprintf("%.2f", r.TxGbps), count(r.RxPps), count(r.TxPps),
 			fmt.Sprintf("%.1f", r.SegmentsPerDelivered), count(r.InterruptsPerSecond), count(r.PollsPerSecond), i.Drops)
 	}
+	t.fit(columns, "PID", "DRIVER", "POLL/s", "LINK", "TX p/s", "INTR/s", "RX p/s") // all are in "nicd status" or "nicd stats"
 	t.print(w, emphasis)
 	if len(streams) == 0 {
 		return

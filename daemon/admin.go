@@ -48,6 +48,9 @@ func (a *adminServer) Explain(_ context.Context, r *adminpb.ExplainRequest) (*ad
 		return nil, err
 	}
 	reply, ok := i.explain(r.GetFeature())
+	if !ok && framework.LookupQuirk(r.GetFeature()) != nil {
+		return nil, status.Errorf(codes.NotFound, "%s is a quirk, no feature: \"nicd show %s\" has its value and who set it", r.GetFeature(), r.GetInterface())
+	}
 	if !ok {
 		return nil, status.Errorf(codes.NotFound, "there is no feature %q; there are %s", r.GetFeature(), strings.Join(framework.FeatureNames(), ", "))
 	}
@@ -113,7 +116,11 @@ func (a *adminServer) driver(d *driver) *adminpb.Driver {
 func (a *adminServer) ListQuirks(_ context.Context, r *adminpb.ListQuirksRequest) (*adminpb.ListQuirksReply, error) {
 	name := r.GetDriver()
 	if name != "" && a.daemon.catalogue.get(name) == nil {
-		return nil, status.Errorf(codes.NotFound, "there is no driver %q", name)
+		var loaded []string
+		for _, d := range a.daemon.catalogue.all() {
+			loaded = append(loaded, d.name)
+		}
+		return nil, status.Errorf(codes.NotFound, "there is no driver %q; loaded are %s", name, strings.Join(loaded, ", "))
 	}
 	list := Quirks(name)
 	for _, d := range a.daemon.catalogue.all() {

@@ -44,7 +44,7 @@ var deviceSocket = socketKind{"device socket", "something serves there already",
 // client, until ctx ends (nil) or one can't be served any more. One client at a
 // time uses a device. Nothing is left behind.
 func ServeDevices(ctx context.Context, o ServeOptions) error {
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -69,8 +69,9 @@ func ServeDevices(ctx context.Context, o ServeOptions) error {
 	return nil
 }
 
-// check finds what is wrong with the options, and fills in defaults.
-func (o *ServeOptions) check() error {
+// Check finds what is wrong with the options, and fills in defaults. ServeDevices
+// does so by itself.
+func (o *ServeOptions) Check() error {
 	if len(o.Devices) == 0 {
 		return errors.New("no device to serve")
 	}
@@ -84,7 +85,7 @@ func (o *ServeOptions) check() error {
 		}
 		at := slices.IndexFunc(known, func(m config.Model) bool { return m.Name == d.Model })
 		if at < 0 {
-			return fmt.Errorf("there is no model of %q; there are %s", d.Model, strings.Join(ModelNames(), ", "))
+			return fmt.Errorf("there is no model %q; there are %s", d.Model, strings.Join(ModelNames(), ", "))
 		}
 		if d.Revision < 0 || d.Revision > known[at].Revisions {
 			if known[at].Revisions == 0 {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,17 +42,30 @@ func (f *flags) stream(ctx context.Context, do func(context.Context, adminpb.Adm
 	}
 	defer conn.Close()
 	err = do(ctx, adminpb.NewAdminClient(conn))
-	s, ok := status.FromError(err)
-	switch {
-	case err == nil, !ok:
-		return err
+	var answer interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &answer) {
+		return err // nil, or not the daemon's
+	}
+	switch s := answer.GRPCStatus(); {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errInterrupted
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("the nicd at %s has not answered in %v (its log may say why)", path, callPatience)
 	case s.Code() == codes.Unavailable && errors.Is(dialSocket(path), fs.ErrPermission):
 		return fmt.Errorf("the nicd at %s is another user's: ask as that user", path)
 	case s.Code() == codes.Unavailable && noSocket(path):
 		return fmt.Errorf("no nicd runs at %s: start one with \"nicd run\", or say where it is with --socket", path)
+	case s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), brokenOff):
+		return fmt.Errorf("the nicd at %s has ended", path)
+	default:
+		return errors.New(s.Message())
 	}
-	return errors.New(s.Message())
 }
+
+// brokenOff is how grpc begins what it says of a connection that broke.
+const brokenOff = "error reading from server"
+
+var errInterrupted = errors.New("interrupted")
 
 func noSocket(path string) bool { return dialSocket(path) != nil }
 
@@ -73,7 +87,7 @@ func statusCommand(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return f.output(r, func() { console.Status(os.Stdout, r) })
+				return f.output(r, func(w io.Writer) { console.Status(w, r) })
 			})
 		},
 	}, f)
@@ -88,7 +102,7 @@ func showCommand(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return f.output(r, func() { console.Interface(os.Stdout, r) })
+				return f.output(r, func(w io.Writer) { console.Interface(w, r) })
 			})
 		},
 	}, f)
@@ -112,7 +126,7 @@ who merges segments or why nobody does, checksums, MTU, interrupts, the link.`,
 				if err != nil {
 					return err
 				}
-				return f.output(r, func() { console.Explain(os.Stdout, r) })
+				return f.output(r, func(w io.Writer) { console.Explain(w, r) })
 			})
 		},
 	}, f)
@@ -123,7 +137,7 @@ func (f *flags) diagnose(ctx context.Context, c adminpb.AdminClient, name string
 	if err != nil {
 		return err
 	}
-	return f.output(r, func() { console.Diagnosis(os.Stdout, r) })
+	return f.output(r, func(w io.Writer) { console.Diagnosis(w, r) })
 }
 
 func statsCommand(f *flags) *cobra.Command {
@@ -140,7 +154,7 @@ trouble and not zero has a ! behind its name.`,
 					if err != nil {
 						return err
 					}
-					return f.output(r, func() { rates.Print(os.Stdout, r, time.Now()) })
+					return f.output(r, func(w io.Writer) { rates.Print(w, r, time.Now()) })
 				})
 				if err != nil || !watch {
 					return err
@@ -159,10 +173,7 @@ trouble and not zero has a ! behind its name.`,
 }
 
 func driverCommand(f *flags) *cobra.Command {
-	cmd := &cobra.Command{Use: "driver", Short: "List, load and unload drivers", Args: args(0, 0, "a subcommand"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(driverListCommand(f), driverLoadCommand(f), driverUnloadCommand(f))
-	return cmd
+	return group("driver", "List, load and unload drivers", driverListCommand(f), driverLoadCommand(f), complete(driverUnloadCommand(f), f.drivers, nothingMore))
 }
 
 func driverListCommand(f *flags) *cobra.Command {
@@ -174,7 +185,7 @@ func driverListCommand(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return f.output(r, func() { console.Drivers(os.Stdout, r.Drivers) })
+				return f.output(r, func(w io.Writer) { console.Drivers(w, r.Drivers) })
 			})
 		},
 	}, f)
@@ -194,7 +205,7 @@ func driverLoadCommand(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return f.output(r, func() { console.Driver(os.Stdout, r) })
+				return f.output(r, func(w io.Writer) { console.Driver(w, r) })
 			})
 		},
 	}, f)
@@ -211,7 +222,7 @@ func driverUnloadCommand(f *flags) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return f.output(r, func() { fmt.Printf("driver %s unloaded\n", args[0]) })
+				return f.output(r, func(w io.Writer) { fmt.Fprintf(w, "driver %s unloaded\n", args[0]) })
 			})
 		},
 	}, f)
@@ -231,7 +242,7 @@ func quirksCommand(f *flags) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return f.output(reply, func() { console.Quirks(os.Stdout, reply.Quirks) })
+			return f.output(reply, func(w io.Writer) { console.Quirks(w, reply.Quirks) })
 		},
 	}, f)
 }
@@ -243,7 +254,7 @@ func (f *flags) listQuirks(ctx context.Context, r *adminpb.ListQuirksRequest) (r
 				return &adminpb.ListQuirksReply{Quirks: daemon.Quirks(r.Driver)}, nil
 			}
 		}
-		return nil, fmt.Errorf("there is no bundled driver %q, and no nicd runs that might have loaded it", r.Driver)
+		return nil, fmt.Errorf("there is no bundled driver %q (there are %s), and no nicd runs that might have loaded it", r.Driver, strings.Join(bundledNames(ctx), ", "))
 	}
 	err = f.ask(ctx, func(ctx context.Context, c adminpb.AdminClient) error {
 		reply, err = c.ListQuirks(ctx, r)

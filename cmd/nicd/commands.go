@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -47,23 +49,54 @@ commands ask a running one.`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w (%s --help lists the flags)", err, cmd.CommandPath())}
 	})
-	root.PersistentFlags().StringVar(&f.socket, "socket", "", "path of the admin socket (else $"+daemon.SocketEnv+", else the config's, else the runtime directory's)")
-	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(helpCommand(root))
+	root.Version = release // --version; SetVersionTemplate prints as the command does
+	root.SetVersionTemplate(versionText())
+	speaking := []*cobra.Command{
+		runCommand(f), statusCommand(f), complete(showCommand(f), f.interfaces, nothingMore), complete(explainCommand(f), f.interfaces, features, nothingMore),
+		complete(statsCommand(f), f.interfaces, nothingMore), complete(captureCommand(f), f.interfaces, nothingMore),
+		complete(setCommand(f), f.interfaces, assignments), reloadCommand(f), driverCommand(f), complete(quirksCommand(f), f.drivers, nothingMore),
+	}
+	for _, c := range speaking {
+		c.PersistentFlags().StringVar(&f.socket, "socket", "", "path of the admin socket (else $"+daemon.SocketEnv+", else the config's, else the runtime directory's)")
+	}
+	root.AddCommand(speaking...)
 	root.AddCommand(
-		runCommand(f), configCommand(), statusCommand(f), showCommand(f), explainCommand(f), statsCommand(f), captureCommand(f),
-		setCommand(f), reloadCommand(f), soakCommand(), matrixCommand(), conformanceCommand(), driverCommand(f), quirksCommand(f), versionCommand(f),
+		configCommand(), soakCommand(), matrixCommand(), complete(conformanceCommand(), bundledNames, nothingMore), versionCommand(f),
 		deviceCommand(), devicesCommand(), bindCommand(), unbindCommand(),
 	)
 	return root
 }
 
-func noCommand(root *cobra.Command, name string) error {
+// versionText is what --version prints.
+func versionText() string {
+	var b bytes.Buffer
+	console.Version(&b, version())
+	return b.String()
+}
+
+// group is a command of which only the subcommands do anything.
+func group(name, short string, subcommands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{Use: name, Short: short,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return noCommand(cmd, args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	cmd.AddCommand(subcommands...)
+	return cmd
+}
+
+func noCommand(parent *cobra.Command, name string) error {
 	hint := ""
-	if s := root.SuggestionsFor(name); len(s) > 0 {
+	if s := parent.SuggestionsFor(name); len(s) > 0 {
 		hint = fmt.Sprintf("; did you mean %q?", s[0])
 	}
-	return &usageError{fmt.Errorf("there is no command %q%s (nicd --help lists them)", name, hint)}
+	return &usageError{fmt.Errorf("%s has no command %q%s (%s --help lists them)", parent.CommandPath(), name, hint, parent.CommandPath())}
 }
 
 // helpCommand is cobra's, but for a command that there is not: then cobra shows the
@@ -72,9 +105,12 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use: "help [COMMAND]", Short: "Help about any command",
 		RunE: func(_ *cobra.Command, args []string) error {
-			cmd, _, err := root.Find(args)
-			if cmd == root && len(args) > 0 || err != nil {
+			cmd, rest, err := root.Find(args)
+			switch {
+			case err != nil:
 				return noCommand(root, args[0])
+			case cmd.HasSubCommands() && len(rest) > 0:
+				return noCommand(cmd, rest[0])
 			}
 			return cmd.Help()
 		},
@@ -100,19 +136,24 @@ func jsonFlag(cmd *cobra.Command, f *flags) *cobra.Command {
 	return cmd
 }
 
-// output prints a message as JSON or as text.
-func (f *flags) output(m proto.Message, text func()) error {
+// output prints a message as JSON or as text, and fails if it can't.
+func (f *flags) output(m proto.Message, text func(io.Writer)) error {
 	if f.json {
 		return console.JSON(os.Stdout, m)
 	}
-	text()
-	return nil
+	return printed(text)
+}
+
+// printed prints a text, and fails if it can't.
+func printed(text func(io.Writer)) error {
+	var b bytes.Buffer
+	text(&b)
+	_, err := b.WriteTo(os.Stdout)
+	return err
 }
 
 func configCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "config", Short: "Show the embedded config, or check a file", Args: args(0, 0, "a subcommand"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(&cobra.Command{
+	return group("config", "Show the embedded config, or check a file", &cobra.Command{
 		Use: "show", Short: "Print the embedded config, a start for one's own", Args: args(0, 0, "nothing"),
 		RunE: func(*cobra.Command, []string) error {
 			_, err := fmt.Print(config.DefaultSource())
@@ -130,7 +171,6 @@ func configCommand() *cobra.Command {
 			return nil
 		},
 	})
-	return cmd
 }
 
 // counted is a number of things.
@@ -154,7 +194,7 @@ func versionCommand(f *flags) *cobra.Command {
 		Use: "version", Short: "Say which version this is", Args: args(0, 0, "nothing"),
 		RunE: func(*cobra.Command, []string) error {
 			v := version()
-			return f.output(v, func() { console.Version(os.Stdout, v) })
+			return f.output(v, func(w io.Writer) { console.Version(w, v) })
 		},
 	}, f)
 }

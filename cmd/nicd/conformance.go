@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"slices"
@@ -66,8 +67,8 @@ The exit status is 0 only if no check failed on any device.`,
 
 func (f *conformanceFlags) run(ctx context.Context, args []string) error {
 	if f.list {
-		console.ConformanceChecks(os.Stdout, slices.DeleteFunc(drivertest.Describe(), func(r drivertest.Result) bool { return !f.selects(r.Name) }))
-		return nil
+		checks := slices.DeleteFunc(drivertest.Describe(), func(r drivertest.Result) bool { return !f.selects(r.Name) })
+		return printed(func(w io.Writer) { console.ConformanceChecks(w, checks) })
 	}
 	if len(args) == 0 {
 		return &usageError{errors.New("nicd conformance takes a driver")}
@@ -232,5 +233,5 @@ func bundledDriver(name string) (framework.Driver, error) {
 		}
 		names = append(names, d.Describe().Name)
 	}
-	return nil, fmt.Errorf("there is no driver %q in this binary; there are %s", name, strings.Join(names, ", "))
+	return nil, &usageError{fmt.Errorf("there is no driver %q in this binary; there are %s", name, strings.Join(names, ", "))}
 }

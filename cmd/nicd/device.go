@@ -17,17 +17,16 @@ import (
 )
 
 func deviceCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "device", Short: "Serve device models to other programs", Args: args(0, 0, "a subcommand"),
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(&cobra.Command{
+	return group("device", "Serve device models to other programs", &cobra.Command{
 		Use:   "serve MODEL --socket PATH [--revision N] [--mac MAC] [MODEL --socket PATH ...] [--tap NAME]",
 		Short: "Serve device models over vfio-user",
 		Long: `Serve device models over vfio-user, to QEMU's vfio-user-pci, to cloud-hypervisor,
 to a device "vfio-user" of another nicd or to any other client.
 
-Models are vmxnet3, 82540EM (or e1000), 82545EM, 82544GC and 82574L (or e1000e). All devices of one
-command are ends of one wire; --tap adds a Linux interface of that name to it.
-Each socket takes one client at a time, with permission for this user alone.
+Models are vmxnet3, 82540EM (or e1000), 82545EM, 82544GC and 82574L (or e1000e).
+All devices of one command are ends of one wire; --tap adds a Linux interface of
+that name to it. Each socket takes one client at a time, with permission for this
+user alone.
 
   --socket PATH    where the device before it is served
   --revision N     of a vmxnet3, 1 to 4 (default 4)
@@ -39,13 +38,15 @@ Each socket takes one client at a time, with permission for this user alone.
 			if errors.Is(err, pflag.ErrHelp) {
 				return cmd.Help()
 			}
+			if err == nil {
+				err = o.Check()
+			}
 			if err != nil {
 				return &usageError{fmt.Errorf("nicd device serve: %w (nicd device serve --help says how)", err)}
 			}
 			return serveDevices(cmd.Context(), o)
 		},
 	})
-	return cmd
 }
 
 // parseServe reads groups of a model and its flags.

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -27,8 +28,7 @@ func devicesCommand() *cobra.Command {
 				out.SetIndent("", "  ")
 				return out.Encode(nics)
 			}
-			printNICs(nics, quirks)
-			return nil
+			return printed(func(w io.Writer) { printNICs(w, nics, quirks) })
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON (the schema is inventory.NIC)")
@@ -36,12 +36,12 @@ func devicesCommand() *cobra.Command {
 	return cmd
 }
 
-func printNICs(nics []inventory.NIC, quirks bool) {
+func printNICs(out io.Writer, nics []inventory.NIC, quirks bool) {
 	if len(nics) == 0 {
-		fmt.Println("there is no PCI NIC here")
+		fmt.Fprintln(out, "there is no PCI NIC here")
 		return
 	}
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "ADDRESS\tID\tNAME\tKERNEL DRIVER\tINTERFACE\tIOMMU GROUP\tNICD DRIVER")
 	for _, n := range nics {
 		fmt.Fprintf(w, "%s\t%04x:%04x\t%s\t%s\t%s\t%s\t%s\n", n.Address, n.Vendor, n.Device, dash(n.Name),
@@ -53,7 +53,7 @@ func printNICs(nics []inventory.NIC, quirks bool) {
 	}
 	for _, n := range nics {
 		for _, q := range n.Quirks {
-			fmt.Printf("%s  %s = %s (%s)\n", n.Address, q.Name, q.Value, q.When)
+			fmt.Fprintf(out, "%s  %s = %s (%s)\n", n.Address, q.Name, q.Value, q.When)
 		}
 	}
 }

@@ -59,8 +59,7 @@ func (f *matrixFlags) run(ctx context.Context) error {
 		return &usageError{fmt.Errorf("no row begins with %s (nicd matrix --list lists them)", strings.Join(f.rows, " or "))}
 	}
 	if f.list {
-		list(os.Stdout, rows)
-		return nil
+		return printed(func(w io.Writer) { list(w, rows) })
 	}
 	report, err := matrix.Run(ctx, matrix.Options{
 		Bundled: bundled(), Rows: rows, Time: f.time, Rounds: f.rounds, TAP: f.tap, Log: zerolog.Nop(),

@@ -291,7 +291,7 @@ func TestClient(t *testing.T) {
 		{"show em0", []string{"82574L", "software", "lro-owner"}},
 		{"explain vmx0 lro", []string{"lro of vmx0 is on", "1."}},
 		{"explain em0 lro", []string{"lro of em0 is software"}},
-		{"explain em0", []string{"em0 in 1.", "Gbit/s received", "segments a packet"}},
+		{"explain em0", []string{"em0 in ", "Gbit/s received", "segments a packet"}},
 		{"stats vmx0", []string{"rx_packets", "tx_packets", "interrupts"}},
 		{"stats --all em0", []string{"rx_drop_crc", "tx_watchdog_kicks"}},
 		{"driver list", []string{"vmxnet3", "e1000", "15ad:07b0", "8086:10d3", "bundled"}},
@@ -315,12 +315,28 @@ func TestClient(t *testing.T) {
 			}
 		})
 	}
+	t.Run("completion", func(t *testing.T) { completion(t, dir) })
 	t.Run("load and unload", func(t *testing.T) { loadAndUnload(t, dir) })
 	r := stop(os.Interrupt)
 	if r.status != 0 {
 		t.Errorf("after Ctrl-C: status %d\n%s%s", r.status, r.stdout, r.stderr)
 	}
 	leftovers(t, dir)
+}
+
+// completion asks as a shell's completion script does.
+func completion(t *testing.T, dir string) {
+	for args, want := range map[string][]string{
+		"show": {"vmx0", "em0"}, "explain em0": {"lro", "rss"}, "set vmx0": {"mtu=", "lro-owner="}, "set vmx0 mtu=9000": {"lro="},
+		"driver unload": {"e1000"}, "conformance": {"vmxnet3"}, "": {"status", "completion"},
+	} {
+		r := nicd(t, dir, append(append([]string{"__complete"}, strings.Fields(args)...), "")...)
+		for _, w := range want {
+			if r.status != 0 || !slices.ContainsFunc(strings.Split(r.stdout, "\n"), func(l string) bool { return l == w || strings.HasPrefix(l, w+"\t") }) {
+				t.Errorf("%q is completed by %q, status %d, without %s", args, r.stdout, r.status, w)
+			}
+		}
+	}
 }
 
 func loadAndUnload(t *testing.T, dir string) {
@@ -449,6 +465,13 @@ func TestBadInput(t *testing.T) {
 		{name: "unknown command", args: []string{"rum"}, status: 2, want: []string{`"rum"`, `did you mean "run"`}},
 		{name: "unknown flag", args: []string{"run", "--fro", "1s"}, status: 2, want: []string{"--fro", "--help"}},
 		{name: "bad duration", args: []string{"run", "--for", "soon"}, status: 2, want: []string{"soon"}},
+		{name: "unknown subcommand", args: []string{"driver", "lost"}, status: 2, want: []string{`nicd driver has no command "lost"`, `did you mean "list"`}},
+		{name: "help for no subcommand", args: []string{"help", "config", "chek"}, status: 2, want: []string{`"chek"`, `did you mean "check"`}},
+		{name: "setting without a name", args: []string{"set", "em0", "=9000"}, status: 2, want: []string{`"=9000"`, "NAME=VALUE"}},
+		{name: "no such model", args: []string{"device", "serve", "vmxnet4", "--socket", "x"}, status: 2, want: []string{`"vmxnet4"`, "vmxnet3"}},
+		{name: "model without a socket", args: []string{"device", "serve", "vmxnet3"}, status: 2, want: []string{"no socket"}},
+		{name: "no such bundled driver", args: []string{"conformance", "e100"}, status: 2, want: []string{`"e100"`, "e1000"}},
+		{name: "quirks of no driver", args: []string{"quirks", "e100"}, status: 1, want: []string{`"e100"`, "e1000"}},
 		{name: "missing argument", args: []string{"show"}, status: 2, want: []string{"nicd show takes an interface"}},
 		{name: "help for no command", args: []string{"help", "rum"}, status: 2, want: []string{`"rum"`, `did you mean "run"`}},
 		{name: "config without its flag", args: []string{"run", "my.hcl"}, status: 2, want: []string{"-c FILE"}},

@@ -2,7 +2,7 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"sync"
@@ -23,7 +23,8 @@ func reloadCommand(f *flags) *cobra.Command {
 		Long: `Have a running nicd read its config again, check all of it, and change what runs to
 what it says. It is said first what that takes. If something in it takes a start
 of nicd (wires, devices, ports, drivers' files), or is wrong, nothing is changed.
-A running nicd does the same on SIGHUP. What "nicd set" set ends.`,
+A running nicd does the same on SIGHUP, but for one under nohup. What "nicd set" set
+ends.`,
 		Args: args(0, 0, "nothing"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.ask(cmd.Context(), func(ctx context.Context, c adminpb.AdminClient) error {
@@ -31,17 +32,14 @@ A running nicd does the same on SIGHUP. What "nicd set" set ends.`,
 				if err != nil {
 					return err
 				}
-				if !f.json {
-					console.Reload(os.Stdout, plan)
-				}
-				if dry {
-					return f.output(plan, func() {})
+				if err := f.plan(plan, dry, func(w io.Writer) { console.Reload(w, plan) }); err != nil || dry {
+					return err
 				}
 				done, err := c.Reload(ctx, &adminpb.ReloadRequest{})
 				if err != nil {
 					return err
 				}
-				return f.output(done, func() { fmt.Println("done") })
+				return f.output(done, sayDone)
 			})
 		},
 	}, f)
@@ -49,10 +47,14 @@ A running nicd does the same on SIGHUP. What "nicd set" set ends.`,
 	return cmd
 }
 
-// hangupSignals has SIGHUP end nicd no more. One that comes before onHangup waits for it.
+// hangupSignals has SIGHUP end nicd no more. One that comes before onHangup waits
+// for it. None comes if nicd was started with SIGHUP ignored, as nohup does: then one
+// only says that the terminal has gone.
 func hangupSignals() chan os.Signal {
 	hangups := make(chan os.Signal, 1)
-	signal.Notify(hangups, syscall.SIGHUP)
+	if !signal.Ignored(syscall.SIGHUP) {
+		signal.Notify(hangups, syscall.SIGHUP)
+	}
 	return hangups
 }
 

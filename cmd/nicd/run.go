@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -50,17 +53,25 @@ func run(ctx context.Context, f *flags, duration time.Duration) error {
 	if err != nil {
 		return err
 	}
-	terminal := term.IsTerminal(int(os.Stdout.Fd())) && !f.json
-	live := console.NewLive(os.Stdout, terminal)
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	// Who reads what is shown may hang up: that is an error of a write, and nicd ends
+	// as it should. Not ignored, since plugins would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	live := console.NewLive(os.Stdout, nil)
+	screen := isScreen(os.Stdout) && !f.json
+	if screen {
+		live = console.NewLive(os.Stdout, columns)
+	}
 	var logs io.Writer = os.Stderr
-	if terminal && term.IsTerminal(int(os.Stderr.Fd())) {
+	if screen && isScreen(os.Stderr) {
 		logs = live // both are on one screen
 	}
 	level, err := zerolog.ParseLevel(c.Daemon.LogLevel)
 	if err != nil {
 		return err
 	}
-	log := zerolog.New(zerolog.ConsoleWriter{Out: logs, TimeFormat: time.TimeOnly, NoColor: !terminal}).Level(level).With().Timestamp().Logger()
+	log := zerolog.New(zerolog.ConsoleWriter{Out: logs, TimeFormat: time.TimeOnly, NoColor: !isScreen(os.Stderr)}).Level(level).With().Timestamp().Logger()
 	hangups := hangupSignals()
 	d, err := daemon.Start(ctx, daemon.Options{
 		Config: c, Bundled: bundled(), Socket: daemon.SocketPath(f.socket, c.Daemon.Socket), Version: version(), Log: log,
@@ -70,8 +81,26 @@ func run(ctx context.Context, f *flags, duration time.Duration) error {
 		return err
 	}
 	defer d.Stop()
-	defer onHangup(hangups, func() { reload(ctx, d, log) })()
+	defer onHangup(hangups, func() {
+		if screen && !isScreen(os.Stdout) {
+			end() // the terminal is gone, and who sat there
+			return
+		}
+		reload(ctx, d, log)
+	})()
 	return measure(ctx, f, d, live, duration)
+}
+
+// isScreen tells whether a file is a terminal on which a cursor can be moved.
+func isScreen(f *os.File) bool { return term.IsTerminal(int(f.Fd())) && os.Getenv("TERM") != "dumb" }
+
+// columns is how wide the terminal is now, 0 if there is none or it can't tell.
+func columns() int {
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
 }
 
 func loadConfig(path string) (*config.Config, error) {
@@ -95,22 +124,18 @@ func measure(ctx context.Context, f *flags, d *daemon.Daemon, live *console.Live
 		defer cancel()
 	}
 	m := d.Measure()
-	if !f.json {
-		live.Update(d.Status())
-	}
+	show := func() bool { return f.json || !errors.Is(live.Update(d.Status()), syscall.EPIPE) }
 	ticker := time.NewTicker(refresh)
 	defer ticker.Stop()
-	for ctx.Err() == nil {
+	for watched := show(); watched && ctx.Err() == nil; {
 		select {
 		case <-ctx.Done():
 		case <-ticker.C:
-			if s := d.Status(); !f.json {
-				live.Update(s)
-			}
+			watched = show()
 		}
 	}
 	r := m.Report()
-	if err := f.output(r, func() { console.Report(os.Stdout, r) }); err != nil {
+	if err := f.output(r, func(w io.Writer) { console.Report(w, r, columns()) }); err != nil && !errors.Is(err, syscall.EPIPE) {
 		return err
 	}
 	if !r.Ok {

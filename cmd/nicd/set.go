@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
+	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
 
 	"nicd/config"
 	"nicd/console"
@@ -36,7 +37,7 @@ What was set lasts until the config is reloaded or nicd ends.`,
 			r := &adminpb.SetInterfaceRequest{Name: args[0]}
 			for _, a := range args[1:] {
 				name, value, ok := strings.Cut(a, "=")
-				if !ok {
+				if !ok || name == "" {
 					return &usageError{fmt.Errorf("%q is no setting: it takes NAME=VALUE, such as mtu=9000", a)}
 				}
 				if slices.ContainsFunc(r.Settings, func(s *adminpb.Setting) bool { return s.Name == name }) {
@@ -78,16 +79,23 @@ func (f *flags) set(ctx context.Context, c adminpb.AdminClient, r *adminpb.SetIn
 	if err != nil {
 		return err
 	}
-	if !f.json {
-		console.Change(os.Stdout, plan)
-	}
-	if dry {
-		return f.output(plan, func() {})
+	if err := f.plan(plan, dry, func(w io.Writer) { console.Change(w, plan) }); err != nil || dry {
+		return err
 	}
 	r.DryRun = false
 	done, err := c.SetInterface(ctx, r)
 	if err != nil {
 		return err
 	}
-	return f.output(done, func() { fmt.Println("done") })
+	return f.output(done, sayDone)
 }
+
+// plan says what is to be changed: as JSON only if that is all that is wanted.
+func (f *flags) plan(m proto.Message, dry bool, text func(io.Writer)) error {
+	if f.json && !dry {
+		return nil
+	}
+	return f.output(m, text)
+}
+
+func sayDone(w io.Writer) { fmt.Fprintln(w, "done") }

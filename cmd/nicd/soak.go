@@ -23,7 +23,8 @@ func soakCommand() *cobra.Command {
 bridge of others, and change LRO, MTU, TSO, checksum offloads, queues and
 promiscuity at random, every few hundred milliseconds. Fails on a stream that
 stands still for more than a second (or ten, where a process was stopped or got no
-processor), on a connection lost, on a counter that does not add up, on a leak. The seed repeats the changes, not the packets.`,
+processor), on a connection lost, on a counter that does not add up, on a leak.
+The seed repeats the changes, not the packets.`,
 		Args: args(0, 0, "flags only"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Duration <= 0 || o.Interval <= 0 || o.Stall <= 0 {

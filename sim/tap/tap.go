@@ -53,7 +53,10 @@ var _ sim.End = (*End)(nil)
 // CAP_NET_ADMIN. The interface is removed by Close, if New made it.
 func New(name string) (*End, error) {
 	fd, err := unix.Open(devicePath, unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
-	if err != nil {
+	switch {
+	case errors.Is(err, os.ErrPermission):
+		return nil, fmt.Errorf("tap %s: no permission to open %s: run as root", name, devicePath)
+	case err != nil:
 		return nil, fmt.Errorf("tap %s: %s: %w (is the kernel's tun module loaded?)", name, devicePath, err)
 	}
 	if err := configure(fd, name); err != nil {
