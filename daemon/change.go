@@ -99,23 +99,25 @@ func (i *netInterface) portSettings(o outcome) framework.Settings {
 	return s
 }
 
-// configure tells the port what it may count on now.
-func (i *netInterface) configure(s framework.Settings, txQueues int) {
+// configure tells the port what it may count on now. An error says what could not
+// follow, at a Linux interface that is not nicd's to change, say.
+func (i *netInterface) configure(s framework.Settings, txQueues int) error {
 	i.host.Configure(s, txQueues)
 	if f, ok := i.port.(framework.SettingsFollower); ok {
 		if err := f.SettingsChanged(); err != nil {
-			i.log.Error().Err(err).Msg("the port does not follow")
+			return fmt.Errorf("the port does not follow: %w", err)
 		}
 	}
+	return nil
 }
 
 // meet tells the port to keep to what holds before and after a change, for the
 // time in between: packets that it sends then fit both.
-func (i *netInterface) meet(before, after outcome) {
+func (i *netInterface) meet(before, after outcome) error {
 	s := i.portSettings(after)
 	s.MTU = min(s.MTU, before.plan.MTU)
 	s.Features &= before.features.Usable
-	i.configure(s, min(before.plan.TxQueues, after.plan.TxQueues))
+	return i.configure(s, min(before.plan.TxQueues, after.plan.TxQueues))
 }
 
 // apply puts an outcome in force; on error the old one stays. What is begun is
@@ -125,15 +127,45 @@ func (i *netInterface) apply(ctx context.Context, after outcome) (framework.Effe
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changePatience)
 	defer cancel()
 	before := i.inForce()
-	i.meet(before, after)
-	effect, err := i.put(ctx, before, after)
+	effect, err := i.carryOut(ctx, before, after)
 	if err != nil {
-		i.configure(i.portSettings(before), before.plan.TxQueues)
+		if back := i.configure(i.portSettings(before), before.plan.TxQueues); back != nil {
+			err = fmt.Errorf("%w; and now %w", err, back)
+		}
 		return effect, fmt.Errorf("interface %s: %w", i.config.Name, err)
 	}
 	i.enforce(after)
-	i.configure(i.portSettings(after), after.plan.TxQueues)
 	return effect, nil
+}
+
+// carryOut changes what the port, the driver and the engine do. On error the port
+// has to be told again what holds.
+func (i *netInterface) carryOut(ctx context.Context, before, after outcome) (framework.Effect, error) {
+	if err := i.meet(before, after); err != nil {
+		return framework.Live, err
+	}
+	effect, err := i.put(ctx, before, after)
+	if err != nil {
+		return effect, err
+	}
+	if err := i.configure(i.portSettings(after), after.plan.TxQueues); err != nil {
+		return effect, i.takeBack(ctx, before, after, err)
+	}
+	return effect, nil
+}
+
+// takeBack restores what was in force before a change that was made, and that the
+// port does not follow. It has its own time, like putBack, and on the way the port
+// keeps to what holds before and after, as far as it can.
+func (i *netInterface) takeBack(ctx context.Context, before, after outcome, err error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), changePatience)
+	defer cancel()
+	_ = i.meet(after, before)
+	before.plan.Restart = after.plan.Restart
+	if _, back := i.put(ctx, after, before); back != nil {
+		return fmt.Errorf("%w; and what was before could not be restored: %w", err, back)
+	}
+	return err
 }
 
 // put changes what the driver and the engine do.

@@ -62,6 +62,7 @@ type fakePort struct {
 	iface framework.Interface
 	told  []framework.Settings
 	tx    []int
+	takes func(framework.Settings) error // nil: anything
 }
 
 func (p *fakePort) Needs() framework.PortNeeds {
@@ -71,6 +72,9 @@ func (p *fakePort) Needs() framework.PortNeeds {
 func (p *fakePort) SettingsChanged() error {
 	p.told = append(p.told, p.iface.Settings())
 	p.tx = append(p.tx, p.iface.Queues())
+	if p.takes != nil {
+		return p.takes(p.iface.Settings())
+	}
 	return nil
 }
 
@@ -103,7 +107,9 @@ func changeable(t *testing.T, name string) (*netInterface, *fakeControl, *fakePo
 	if err := i.resolve(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	i.configure(i.portSettings(i.inForce()), i.plan.TxQueues)
+	if err := i.configure(i.portSettings(i.inForce()), i.plan.TxQueues); err != nil {
+		t.Fatal(err)
+	}
 	control.plan = i.plan
 	control.calls, port.told, port.tx = nil, nil, nil
 	i.setState(running, "")
@@ -155,6 +161,39 @@ func TestFailedChange(t *testing.T) {
 	}
 	if last := port.told[len(port.told)-1]; last.MTU != 1500 {
 		t.Errorf("the port was left with %+v", last)
+	}
+}
+
+// TestPortDoesNotFollow: a change that the port can't take part in is refused, and
+// everything is as it was, whether the port says so before the device is touched (a
+// smaller MTU) or after (a larger one).
+func TestPortDoesNotFollow(t *testing.T) {
+	for _, c := range []struct {
+		mtu     string
+		touched bool
+	}{{"1000", false}, {"9000", true}} {
+		i, control, port := changeable(t, "a")
+		d := &Daemon{interfaces: []*netInterface{i}}
+		before, wished, plan, quirks := i.inForce(), i.wish, control.plan, maps.Clone(control.quirks)
+		port.takes = func(s framework.Settings) error {
+			if s.MTU != 1500 {
+				return errors.New("nobody may do that here")
+			}
+			return nil
+		}
+		_, err := d.Set(t.Context(), "a", []Assignment{{"mtu", c.mtu}, {"queues", "1"}, {"lro-owner", "hybrid"}}, false)
+		if want := "interface a: the port does not follow: nobody may do that here"; err == nil || err.Error() != want {
+			t.Errorf("mtu %s: error %v, want %s", c.mtu, err, want)
+		}
+		if !reflect.DeepEqual(i.inForce(), before) || !reflect.DeepEqual(i.wish, wished) {
+			t.Errorf("mtu %s: something else is in force", c.mtu)
+		}
+		if !reflect.DeepEqual(control.plan, plan) || !maps.Equal(control.quirks, quirks) || control.calls != nil != c.touched {
+			t.Errorf("mtu %s: the driver was asked to %v and has %+v", c.mtu, control.calls, control.plan)
+		}
+		if last := port.told[len(port.told)-1]; last.MTU != 1500 || port.tx[len(port.tx)-1] != 2 {
+			t.Errorf("mtu %s: the port was left with %+v and %v queues", c.mtu, last, port.tx)
+		}
 	}
 }
 

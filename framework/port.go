@@ -43,8 +43,8 @@ type PortNeeds struct {
 type SettingsFollower interface {
 	// SettingsChanged says that Interface.Settings gives other answers than
 	// before. It is called after Attach only, by one goroutine at a time, and may
-	// take as long as a system call does. An error says what could not follow;
-	// the interface's settings hold all the same.
+	// take as long as a system call does. An error says what could not follow: the
+	// change is taken back, and SettingsChanged called again with what was before.
 	SettingsChanged() error
 }
 

@@ -325,7 +325,7 @@ func (r *fakeRx) Poll(dst *framework.Batch) framework.Verdict {
 func (r *fakeRx) Post(bufs []framework.Buffer) int {
 	r.d.mu.Lock()
 	defer r.d.mu.Unlock()
-	n := min(len(bufs), r.size-1-len(r.posted)-len(r.frags))
+	n := max(0, min(len(bufs), r.size-1-len(r.posted)-len(r.frags)))
 	r.posted = append(r.posted, bufs[:n]...)
 	return n
 }
