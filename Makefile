@@ -52,8 +52,8 @@ bench-run: ## the quickstart: plugin against in-process, LRO on against off
 bench-lro: ## lro against gVisor, DPDK, Tailscale and wireguard-go; needs cc, pkg-config, libdpdk-dev and the network
 	cd bench && $(GO) run ./run
 
-bench-tap: build ## the kernel's TCP through two TAP ports, against a veth pair; needs root, iperf3 and ip
-	@sh .ci/setup
+bench-tap: build ## the kernel's TCP through two TAP ports, against a veth pair and DPDK's testpmd; needs root
+	@sh .ci/setup "dpdk-testpmd=dpdk-dev librte-meta-net"
 	cd bench && $(GO) run ./tap -nicd ../bin/nicd $(BENCH_TAP)
 
 clean:

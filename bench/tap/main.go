@@ -6,7 +6,7 @@
 //	go run ./tap -nicd FILE [-rounds 3] [-seconds 5] [-only REGEXP] [-json]
 //
 // It needs root, /dev/net/tun, ip and iperf3; with DPDK's testpmd (Debian's
-// dpdk-dev and librte-meta-net) that is measured too.
+// dpdk-dev and librte-meta-net, which make bench-tap installs) that is measured too.
 package main
 
 import (
@@ -156,6 +156,9 @@ func choose(only string) (list []row, err error) {
 	}
 	wanted := map[string]bool{}
 	_, missing := exec.LookPath("dpdk-testpmd")
+	if missing != nil {
+		fmt.Fprintln(os.Stderr, "rows with testpmd are left out:", missing)
+	}
 	all := rows()
 	for i := len(all) - 1; i >= 0; i-- { // what a row is compared with comes before it
 		r := all[i]
