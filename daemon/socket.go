@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,6 +53,9 @@ func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
 	}
+	if err := checkOwner(dir, os.Geteuid()); err != nil {
+		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
+	}
 	turn, err := waitTurn(dir)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w: %s", k.name, path, err, k.advice)
@@ -87,6 +91,21 @@ func (k socketKind) listenPrivate(path string) (*privateListener, error) {
 		return nil, fmt.Errorf("%s %s: %w", k.name, path, err)
 	}
 	return &privateListener{UnixListener: listener, path: path, made: made}, nil
+}
+
+// checkOwner refuses a directory of another user's, who could put a socket of his own
+// in the place of ours: the default path may be below /tmp, where anyone can be
+// first. Root may use what directory it likes.
+func checkOwner(dir string, uid int) error {
+	st, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	owner := int(st.Sys().(*syscall.Stat_t).Uid)
+	if uid == 0 || owner == 0 || owner == uid {
+		return nil
+	}
+	return fmt.Errorf("%s belongs to user %d", dir, owner)
 }
 
 // waitTurn locks a directory until the file is closed. Of two that find what a dead

@@ -50,6 +50,33 @@ func TestSocketPathLength(t *testing.T) {
 	}
 }
 
+// A directory that another user made first, below /tmp say, is not for our socket.
+func TestSocketDirectoryOfAnother(t *testing.T) {
+	dir, me := t.TempDir(), os.Geteuid()
+	for _, c := range []struct {
+		uid  int
+		good bool
+	}{{me, true}, {0, true}, {me + 1, me == 0}} {
+		if err := checkOwner(dir, c.uid); err == nil != c.good {
+			t.Errorf("user %d, directory of %d: %v", c.uid, me, err)
+		}
+	}
+	if me != 0 {
+		return // only root can give a directory away
+	}
+	if err := os.Chown(dir, 4711, -1); err != nil {
+		t.Fatal(err)
+	}
+	if err := checkOwner(dir, 4712); err == nil || !strings.Contains(err.Error(), dir+" belongs to user 4711") {
+		t.Errorf("%v", err)
+	}
+	for _, uid := range []int{0, 4711} {
+		if err := checkOwner(dir, uid); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Of several that want one path at once, which a dead process has left, one gets it:
 // the others do not take the new socket for the old one.
 func TestSocketRace(t *testing.T) {
