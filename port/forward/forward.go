@@ -12,7 +12,6 @@ package forward
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"nicd/framework"
@@ -36,7 +35,8 @@ type Bridge struct {
 	began time.Time
 
 	// mu is held shared by each Deliver, so that no interface goes away while a
-	// batch is copied to it, and alone to add and remove ports.
+	// batch is copied to it, and alone to add and remove ports and to change their
+	// links: what was behind one is forgotten when nobody learns it again.
 	mu    sync.RWMutex
 	ports []*Port // by index; nil is free
 
@@ -71,7 +71,7 @@ type Port struct {
 	bridge *Bridge
 	index  int
 	iface  framework.Interface
-	up     atomic.Bool
+	up     bool // the link; under bridge.mu
 	// queues are made by the first Deliver of each queue, which has one caller
 	// at a time.
 	queues [maxQueues]*ingress
@@ -122,16 +122,14 @@ func (p *Port) Deliver(queue int, batch *framework.Batch) {
 func (p *Port) TxReady(int) {}
 
 // LinkChanged implements framework.Port: what was behind a link that went down
-// may be elsewhere.
+// may be elsewhere. Frames that come in behind the news teach nothing.
 func (p *Port) LinkChanged(l framework.Link) {
-	if was := p.up.Swap(l.Up); !was || l.Up {
-		return
-	}
-	p.bridge.mu.RLock()
-	defer p.bridge.mu.RUnlock()
-	if p.index >= 0 {
+	p.bridge.mu.Lock()
+	defer p.bridge.mu.Unlock()
+	if p.up && !l.Up && p.index >= 0 {
 		p.bridge.table.forget(p.index)
 	}
+	p.up = l.Up
 }
 
 // Needs implements framework.Port. The frames of all stations have to come in,

@@ -89,6 +89,9 @@ func (n *nic) send(p *framework.Packet, frags []framework.Fragment) {
 	for _, f := range frags {
 		frame = append(frame, n.memory.Bytes(f)...)
 	}
+	if p.Flags&framework.VLANTag != 0 {
+		frame = withTag(frame, p.VLAN)
+	}
 	if p.Flags&framework.Segment == 0 {
 		if p.Flags&framework.ChecksumPartial != 0 {
 			if err := gso.FillChecksum([][]byte{frame}, int(p.ChecksumStart), int(p.ChecksumOffset)); err != nil {
@@ -131,7 +134,7 @@ func (n *nic) receive(p *Port, queue int, packets []framework.Packet, frames ...
 	for i, frame := range frames {
 		pkt := framework.Packet{First: uint32(len(b.Frags)), Len: uint32(len(frame))}
 		if packets != nil {
-			pkt.Flags, pkt.Segments, pkt.SegmentSize = packets[i].Flags, packets[i].Segments, packets[i].SegmentSize
+			pkt.Flags, pkt.VLAN, pkt.Segments, pkt.SegmentSize = packets[i].Flags, packets[i].VLAN, packets[i].Segments, packets[i].SegmentSize
 		}
 		for len(frame) > 0 {
 			var one [1]framework.Buffer

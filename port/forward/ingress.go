@@ -46,7 +46,7 @@ func (q *ingress) forward(queue int, b *framework.Batch) {
 		}
 		to := binary.BigEndian.Uint64(first[0:]) >> 16
 		from := binary.BigEndian.Uint64(first[6:]) >> 16
-		if from&groupBit == 0 && from != 0 {
+		if from&groupBit == 0 && from != 0 && q.port.up {
 			bridge.table.learn(from, q.port.index, now)
 		}
 		if to&^reservedLow == reserved {
@@ -98,7 +98,7 @@ func (q *ingress) send(port int, p *framework.Packet, frags []framework.Fragment
 func (q *ingress) flood(p *framework.Packet, frags []framework.Fragment, first []byte, memory *framework.Buffers, r offload.Result) {
 	q.port.bridge.counters.flooded.Add(1)
 	for n, e := range q.out {
-		if n != q.port.index && e.iface != nil && e.port.up.Load() {
+		if n != q.port.index && e.iface != nil && e.port.up {
 			e.add(p, frags, first, memory, r)
 		}
 	}

@@ -48,50 +48,89 @@ func (t *table) bucket(address uint64) *bucket {
 // began, so that one can find what another will have seen in its next second.
 func age(now, seen uint32) uint32 { return uint32(max(int32(now-seen), 0)) }
 
+// find is the place of an address and what is there; -1 if it has none.
+func (b *bucket) find(address uint64) (place int, entry uint64) {
+	for i := range b.entry {
+		if e := b.entry[i].Load(); e != 0 && e>>16 == address {
+			return i, e
+		}
+	}
+	return -1, 0
+}
+
 // lookup is the port at which an address was last seen.
 func (t *table) lookup(address uint64, now uint32) (port int, ok bool) {
 	b := t.bucket(address)
-	for i := range b.entry {
-		e := b.entry[i].Load()
-		if e != 0 && e>>16 == address && age(now, b.seen[i].Load()) <= t.maxAge {
-			return int(e & 0xffff), true
-		}
+	i, e := b.find(address)
+	if i < 0 || age(now, b.seen[i].Load()) > t.maxAge {
+		return 0, false
 	}
-	return 0, false
+	return int(e & 0xffff), true
 }
 
-// learn notes that an address was seen at a port.
+// learn notes that an address was seen at a port. Queues that learn one address at
+// once may give it two places; whoever comes last sees both, and leaves one. A turn
+// that comes to nothing is one in which another queue's came to something.
 func (t *table) learn(address uint64, port int, now uint32) {
 	b, want := t.bucket(address), address<<16|uint64(port)
-	oldest, most := 0, uint32(0)
-	for i := range b.entry {
-		e, seen := b.entry[i].Load(), b.seen[i].Load()
-		if e>>16 == address && e != 0 {
-			if age(now, seen) > 0 {
-				b.seen[i].Store(now)
+	for {
+		i, e := b.find(address)
+		if i < 0 {
+			t.insert(b, want, now)
+			continue
+		}
+		if e != want {
+			if !b.entry[i].CompareAndSwap(e, want) {
+				continue
 			}
-			if e != want {
-				b.entry[i].Store(want)
-				t.moved.Add(1)
-			}
+			t.moved.Add(1)
+		}
+		// After the entry: one that is out of date must not become younger.
+		if age(now, b.seen[i].Load()) > 0 {
+			b.seen[i].Store(now)
+		}
+		if b.clearFrom(i+1, address) {
 			return
 		}
-		a := age(now, seen)
-		if e == 0 {
+	}
+}
+
+// insert gives an entry an empty place, or that of the oldest, unless another queue is
+// quicker.
+func (t *table) insert(b *bucket, entry uint64, now uint32) {
+	place, most := 0, uint32(0)
+	for i := range b.entry {
+		a := age(now, b.seen[i].Load())
+		if b.entry[i].Load() == 0 {
 			a = ^uint32(0)
 		}
 		if a > most {
-			oldest, most = i, a
+			place, most = i, a
 		}
 	}
-	if most <= t.maxAge {
-		t.evicted.Add(1)
+	if old := b.entry[place].Load(); old != 0 {
+		if !b.entry[place].CompareAndSwap(old, 0) {
+			return
+		}
+		if most <= t.maxAge {
+			t.evicted.Add(1)
+		}
 	}
-	b.seen[oldest].Store(now)
-	b.entry[oldest].Store(want)
+	b.seen[place].Store(now)
+	b.entry[place].CompareAndSwap(0, entry)
 }
 
-// forget removes what was seen at a port.
+// clearFrom empties the places of an address from one on. It tells whether it could.
+func (b *bucket) clearFrom(place int, address uint64) bool {
+	for i := place; i < ways; i++ {
+		if e := b.entry[i].Load(); e != 0 && e>>16 == address && !b.entry[i].CompareAndSwap(e, 0) {
+			return false
+		}
+	}
+	return true
+}
+
+// forget removes what was seen at a port. Nobody learns meanwhile.
 func (t *table) forget(port int) {
 	for n := range t.buckets {
 		for i := range t.buckets[n].entry {
