@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -176,6 +177,31 @@ func TestPluginKilled(t *testing.T) {
 	}
 	if n := strings.Count(book.String(), "interface failed"); n != 1 {
 		t.Errorf("said %d times:\n%s", n, book)
+	}
+}
+
+// A death is noticed within 100 ms: the half of five that is the quicker one, so that
+// a machine which is away for a while is no failure, and looking now and then is one.
+func TestDeathIsNoticedSoon(t *testing.T) {
+	const deaths, limit = 5, 100 * time.Millisecond
+	d, book := startPlugins(t, pairText(1, "vmxnet3")+pairText(2, "vmxnet3")+pairText(3, "vmxnet3"))
+	var took []time.Duration
+	for _, victim := range d.interfaces[:deaths] {
+		said := fmt.Sprintf("(pid %d): exited: signal: killed", victim.process.PID())
+		killed := time.Now()
+		if err := syscall.Kill(victim.process.PID(), syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		until(t, "noticed and said", 10*time.Second, func() bool { return victim.is(failed) && strings.Contains(book.String(), said) })
+		took = append(took, time.Since(killed))
+	}
+	t.Log(took)
+	slices.Sort(took)
+	if took[deaths/2] > limit {
+		t.Errorf("noticed after %v", took)
+	}
+	if last := d.interfaces[deaths]; !last.is(running) {
+		t.Error("the other one does not run any more")
 	}
 }
 

@@ -35,7 +35,10 @@ func (f *flags) ask(ctx context.Context, do func(context.Context, adminpb.AdminC
 
 // stream is ask without a limit in time.
 func (f *flags) stream(ctx context.Context, do func(context.Context, adminpb.AdminClient) error) error {
-	path := daemon.SocketPath(f.socket, "")
+	path, err := f.socketPath()
+	if err != nil {
+		return err
+	}
 	conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -54,7 +57,7 @@ func (f *flags) stream(ctx context.Context, do func(context.Context, adminpb.Adm
 	case s.Code() == codes.Unavailable && errors.Is(dialSocket(path), fs.ErrPermission):
 		return fmt.Errorf("the nicd at %s is another user's: ask as that user", path)
 	case s.Code() == codes.Unavailable && noSocket(path):
-		return fmt.Errorf("no nicd runs at %s: start one with \"nicd run\", or say where it is with --socket", path)
+		return fmt.Errorf("no nicd runs at %s: start one with \"nicd run\", or say where it is with --socket or --config", path)
 	case s.Code() == codes.Unavailable && strings.HasPrefix(s.Message(), brokenOff):
 		return fmt.Errorf("the nicd at %s has ended", path)
 	default:
@@ -64,6 +67,18 @@ func (f *flags) stream(ctx context.Context, do func(context.Context, adminpb.Adm
 
 // brokenOff is how grpc begins what it says of a connection that broke.
 const brokenOff = "error reading from server"
+
+// socketPath is where the daemon listens that is asked.
+func (f *flags) socketPath() (string, error) {
+	if f.config == "" {
+		return daemon.SocketPath(f.socket, ""), nil
+	}
+	c, err := loadConfig(f.config)
+	if err != nil {
+		return "", err
+	}
+	return daemon.SocketPath(f.socket, c.Daemon.Socket), nil
+}
 
 var errInterrupted = errors.New("interrupted")
 
@@ -248,7 +263,11 @@ func quirksCommand(f *flags) *cobra.Command {
 }
 
 func (f *flags) listQuirks(ctx context.Context, r *adminpb.ListQuirksRequest) (reply *adminpb.ListQuirksReply, err error) {
-	if noSocket(daemon.SocketPath(f.socket, "")) {
+	path, err := f.socketPath()
+	if err != nil {
+		return nil, err
+	}
+	if noSocket(path) {
 		for _, d := range bundled() {
 			if r.Driver == "" || r.Driver == d.Describe().Name {
 				return &adminpb.ListQuirksReply{Quirks: daemon.Quirks(r.Driver)}, nil

@@ -60,6 +60,9 @@ commands ask a running one.`,
 	for _, c := range speaking {
 		c.PersistentFlags().StringVar(&f.socket, "socket", "", "path of the admin socket (else $"+daemon.SocketEnv+", else the config's, else the runtime directory's)")
 	}
+	for _, c := range speaking[1:] { // run has one with another meaning
+		c.PersistentFlags().StringVar(&f.config, "config", "", "config file of the nicd that is asked, for its socket")
+	}
 	root.AddCommand(speaking...)
 	root.AddCommand(
 		configCommand(), soakCommand(), matrixCommand(), complete(conformanceCommand(), bundledNames, nothingMore), versionCommand(f),

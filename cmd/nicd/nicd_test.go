@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -548,6 +549,73 @@ func TestSecondDaemon(t *testing.T) {
 		t.Errorf("the first one: status %d, %s%s", r.status, r.stdout, r.stderr)
 	}
 	leftovers(t, dir)
+}
+
+// TestSocketOfTheConfig: who asks finds a nicd by the config that it was given.
+func TestSocketOfTheConfig(t *testing.T) {
+	dir := t.TempDir()
+	file := defaultConfig(t, dir, "daemon {", "daemon {\n  socket = \"run/of-config\"")
+	t.Setenv("NICD_SOCKET", "")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(binaries, "nicd"), "run", "--json", "-c", file)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(args ...string) (string, error) {
+		b, err := exec.CommandContext(t.Context(), filepath.Join(binaries, "nicd"), args...).CombinedOutput()
+		return string(b), err
+	}
+	deadline := time.Now().Add(30 * time.Second)
+	for {
+		out, err := ask("status", "--config", file)
+		if err == nil && strings.Contains(out, fmt.Sprint("pid ", cmd.Process.Pid)) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%v: %s", err, out)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if out, err := ask("status", "--config", filepath.Join(dir, "absent.hcl")); err == nil || !strings.Contains(out, "absent.hcl: no such file") {
+		t.Errorf("%v: %q", err, out)
+	}
+	if out, err := ask("quirks", "--config", file, "e1000"); err != nil || !strings.Contains(out, "e1000-tso-burst") {
+		t.Errorf("%v: %q", err, out)
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // that the streams moved something by then is not what this is about
+	leftovers(t, dir)
+}
+
+// TestColours: log records have colours on a terminal and nowhere else, wherever the
+// table goes.
+func TestColours(t *testing.T) {
+	dir := t.TempDir()
+	pty, tty := openTerminal(t)
+	seen := make(chan string, 1)
+	go func() {
+		b, _ := io.ReadAll(pty) // to the error that a terminal ends with
+		seen <- string(b)
+	}()
+	cmd := command(t.Context(), dir, "run", "--for", "2500ms") // two tables
+	var errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = tty, &errs
+	err := cmd.Run()
+	tty.Close()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &errs)
+	}
+	if table := <-seen; !strings.Contains(table, "\x1b[") {
+		t.Errorf("no colours on a terminal: %q", table)
+	}
+	if strings.Contains(errs.String(), "\x1b[") || !strings.Contains(errs.String(), "link changed") {
+		t.Errorf("log records that do not go to a terminal: %q", &errs)
+	}
+	if r := nicd(t, dir, "run", "--for", "1s"); strings.Contains(r.stdout+r.stderr, "\x1b[") {
+		t.Errorf("colours in a pipe: %q", r.stdout+r.stderr)
+	}
 }
 
 // TestStaleSocket: what a daemon that was killed left behind is no obstacle.
