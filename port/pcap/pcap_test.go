@@ -365,6 +365,27 @@ func TestWriter(t *testing.T) {
 	}
 }
 
+// While nobody captures, and afterwards again, packets pass without an allocation.
+func TestOffAllocatesNothing(t *testing.T) {
+	b := newBelow()
+	h := NewHub("x", RxDelivered, TxPort)
+	port, iface := h.Port(swallow{}, b), h.Interface(b)
+	batch := b.batch(make([]byte, 60), make([]byte, 70))
+	check := func(when string) {
+		t.Helper()
+		if n := testing.AllocsPerRun(100, func() { port.Deliver(0, batch); iface.Send(0, batch) }); n != 0 {
+			t.Errorf("%s: %v allocations", when, n)
+		}
+	}
+	check("before")
+	c, err := h.Start(Options{Points: []Point{RxDelivered, TxPort}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Stop()
+	check("afterwards")
+}
+
 func BenchmarkOff(b *testing.B) {
 	under := newBelow()
 	h := NewHub("x", RxDelivered)
