@@ -171,7 +171,7 @@ func TestTAPMistakes(t *testing.T) {
 		d.Stop()
 		t.Fatal("it started")
 	}
-	if want := "port of interface a: the name lo is in use by another interface"; !strings.HasSuffix(err.Error(), want) || !strings.HasPrefix(err.Error(), "test.hcl:") {
+	if want := "port of interface a: the name lo is in use by another interface: choose another"; !strings.HasSuffix(err.Error(), want) || !strings.HasPrefix(err.Error(), "test.hcl:") {
 		t.Errorf("%v; want %q", err, want)
 	}
 }

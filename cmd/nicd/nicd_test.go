@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"nicd/internal/testns"
 )
 
 var binaries string // directory with nicd and the plugins
@@ -216,6 +218,55 @@ func defaultConfig(t testing.TB, dir string, replace ...string) string {
 		t.Fatal(err)
 	}
 	return file
+}
+
+// TestPluginQuits: a plugin that ends while it attaches is one line, with its last
+// words.
+func TestPluginQuits(t *testing.T) {
+	dir := t.TempDir()
+	quits := filepath.Join(dir, "quits")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", quits, "./testdata/quits").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	refuses(t, dir, defaultConfig(t, dir, "driver \"vmxnet3\" {", fmt.Sprintf("driver \"vmxnet3\" {\n  path = %q", quits)),
+		"interface vmx0", quits, "exit status 7", "assertion failed: ring != NULL")
+}
+
+// TestPortInUse: the Linux interface of a port is there already, and another's.
+func TestPortInUse(t *testing.T) {
+	testns.NeedTAP(t)
+	dir := t.TempDir()
+	file := filepath.Join(dir, "nicd.hcl")
+	if err := os.WriteFile(file, []byte(`
+wire "w0" {}
+interface "vmx0" {
+  driver = "vmxnet3"
+  device "sim" {
+    model = "vmxnet3"
+    wire  = "w0"
+  }
+  port "tap" { name = "lo" }
+}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	refuses(t, dir, file, "nicd.hcl:", "port of interface vmx0", "the name lo is in use", "choose another")
+}
+
+// refuses checks that nicd does not run a config, says so in one line with these
+// words, and leaves nothing behind.
+func refuses(t *testing.T, dir, file string, words ...string) {
+	t.Helper()
+	r := nicd(t, dir, "run", "--for", "1s", "-c", file)
+	if lines := errorLines(r.stderr); r.status != 1 || len(lines) != 1 {
+		t.Errorf("status %d:\n%s", r.status, r.stderr)
+	}
+	for _, w := range words {
+		if !strings.Contains(strings.Join(errorLines(r.stderr), ""), w) {
+			t.Errorf("no %q in %q", w, r.stderr)
+		}
+	}
+	leftovers(t, dir)
 }
 
 // underWay tells whether a daemon answers and all its streams have moved so much

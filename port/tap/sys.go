@@ -112,7 +112,7 @@ func openError(err error) error {
 func createError(name string, err error) error {
 	switch {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("the name %s is in use by another interface", name)
+		return fmt.Errorf("the name %s is in use by another interface: choose another", name)
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES):
 		return fmt.Errorf("no permission to make the interface %s: that takes CAP_NET_ADMIN", name)
 	case errors.Is(err, unix.EINVAL):

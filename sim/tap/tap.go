@@ -84,7 +84,7 @@ func configure(fd int, name string) error {
 	if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 		switch {
 		case errors.Is(err, unix.EBUSY):
-			return errors.New("the name is in use by another interface")
+			return errors.New("the name is in use by another interface: choose another")
 		case errors.Is(err, unix.EPERM):
 			return errors.New("no permission to make the interface: that takes CAP_NET_ADMIN")
 		}
