@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"nicd/framework"
 	"nicd/internal/testns"
 	"nicd/port/tap"
 )
@@ -62,6 +63,69 @@ func TestNoPermission(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Who may not set the MTU of a Linux interface that was handed over can go on with one
+// that is not larger than its own, and is told of any other.
+func TestMTUOfSomebodyElse(t *testing.T) {
+	testns.NeedTAP(t)
+	below, name := newNIC(1), testns.LinkName()
+	result := make(map[int]error)
+	var prepared error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and ends with it
+		fd, err := handOver(name)
+		if err != nil {
+			prepared = err
+			return
+		}
+		if prepared = dropNetAdmin(); prepared != nil {
+			unix.Close(fd)
+			return
+		}
+		below.set(func(s *framework.Settings) { s.MTU = 1500 }) // what a new one has
+		p, err := tap.New(tap.Options{FDs: []int{fd}})
+		if err != nil {
+			prepared = err
+			return
+		}
+		defer p.Close()
+		result[1500] = p.Attach(below)
+		for _, mtu := range []int{9000, 1000} {
+			below.set(func(s *framework.Settings) { s.MTU = mtu })
+			result[mtu] = p.SettingsChanged()
+		}
+	}()
+	<-done
+	if prepared != nil {
+		testns.Unavailable(t, "a queue without the right to make TAP devices: "+prepared.Error())
+	}
+	if result[1500] != nil || result[9000] != nil {
+		t.Errorf("MTUs that it can have: %v, %v", result[1500], result[9000])
+	}
+	if err, want := result[1000], name+": mtu 1000: operation not permitted"; err == nil || err.Error() != want {
+		t.Errorf("a smaller one: %v, want %s", err, want)
+	}
+}
+
+// handOver makes a TAP device with one queue, as somebody else would.
+func handOver(name string) (int, error) {
+	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	request, err := unix.NewIfreq(name)
+	if err == nil {
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+		err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
 }
 
 // ownDevNet gives the thread an empty /dev/net that nobody else sees.

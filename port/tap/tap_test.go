@@ -415,12 +415,8 @@ func TestInherited(t *testing.T) {
 	space, name, below := testns.New(t), testns.LinkName(), newNIC(2)
 	var fd int
 	err := space.Do(func() (err error) {
-		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC, 0); err != nil {
-			return err
-		}
-		r, _ := unix.NewIfreq(name)
-		r.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
-		return unix.IoctlIfreq(fd, unix.TUNSETIFF, r)
+		fd, err = handOver(name)
+		return err
 	})
 	if err != nil {
 		t.Fatal(err)
