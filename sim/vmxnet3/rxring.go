@@ -59,9 +59,11 @@ type rxDesc struct {
 func (d rxDesc) body() bool { return d.w2&rxBody != 0 }
 func (d rxDesc) size() int  { return int(d.w2 & rxLenMask) }
 
-// at reads the descriptor at c, if it is the device's.
+// at reads the descriptor at c, if it is the device's. It never is a lap after the one
+// that is next: who looks for descriptors comes to an end, also if a driver hands them
+// over faster than they are passed.
 func (r *rxRing) at(c cursor) (d rxDesc, ok bool) {
-	if r.size == 0 {
+	if r.size == 0 || c.next == r.next && c.gen != r.gen {
 		return d, false
 	}
 	d.w2 = bus.Word(r.view, c.next*descSize+rxDescGenWord).Load()
