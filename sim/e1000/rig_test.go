@@ -41,8 +41,14 @@ const (
 
 func newNIC(t testing.TB, wire *sim.Wire, clock *sim.ManualClock, o Options) *nic {
 	t.Helper()
+	return newNICBy(t, wire, clock, clock, o)
+}
+
+// newNICBy is newNIC for a model that tells the time by another clock.
+func newNICBy(t testing.TB, wire *sim.Wire, clock *sim.ManualClock, by sim.Clock, o Options) *nic {
+	t.Helper()
 	n := &nic{t: t, clock: clock, m: New(o), n: ringN, ext: o.Kind == I82574L}
-	dev, err := sim.NewDevice(n.m, sim.Options{Name: "em", Clock: clock, HeapDoorbells: true, Passive: true})
+	dev, err := sim.NewDevice(n.m, sim.Options{Name: "em", Clock: by, HeapDoorbells: true, Passive: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,8 @@ type rxQueue struct {
 
 	// ring and tail are looked up once a batch.
 	ring []byte
-	tail uint32
+	bell uint32 // what the driver wrote to the tail register
+	tail uint32 // and what it is worth
 	// shortTail is the tail that was too little, when the short bit is set.
 	shortTail atomic.Uint32
 	// since is when a sender began to wait, 0 if none has since a frame was last
@@ -280,12 +281,15 @@ func (q *rxQueue) begin(m *Model) bool {
 	return !q.broken
 }
 
-// refresh reads the tail. One outside the ring leaves nothing to receive into.
-func (q *rxQueue) refresh(m *Model) {
-	q.tail = m.host.Doorbell(bellRDT + q.index)
-	if q.tail >= q.size {
+// refresh reads the tail and tells whether it moved. One outside the ring leaves
+// nothing to receive into.
+func (q *rxQueue) refresh(m *Model) bool {
+	was := q.bell
+	q.bell = m.host.Doorbell(bellRDT + q.index)
+	if q.tail = q.bell; q.tail >= q.size {
 		q.tail = q.head
 	}
+	return q.bell != was
 }
 
 // ready is how many descriptors the device has.

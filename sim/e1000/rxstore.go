@@ -15,7 +15,7 @@ func (r *receiver) store(x *rxFrame, pause bool) (took, stored bool) {
 		r.miss(q)
 		return true, false
 	}
-	for !r.find(x) {
+	for again := false; !r.find(x); again = true {
 		if (uint32(len(r.slots))+1)*r.units >= q.size {
 			r.miss(q) // the ring can never hold it
 			return true, false
@@ -24,7 +24,9 @@ func (r *receiver) store(x *rxFrame, pause bool) (took, stored bool) {
 			r.miss(q)
 			return true, false
 		}
-		if r.wait(q) {
+		// Once: a driver that moves the tail all the time would keep it looking.
+		if again || !q.refresh(m) {
+			r.wait(q)
 			return false, false
 		}
 	}
@@ -41,17 +43,15 @@ func (r *receiver) miss(q *rxQueue) {
 	r.causes |= causeRXO
 }
 
-// wait makes the sender wait for descriptors, unless some have come meanwhile.
-func (r *receiver) wait(q *rxQueue) bool {
+// wait makes the sender wait for descriptors.
+func (r *receiver) wait(q *rxQueue) {
 	bit := uint32(1) << q.index
-	old := q.tail
-	q.shortTail.Store(r.model.host.Doorbell(bellRDT + q.index))
+	q.shortTail.Store(q.bell)
 	first := r.short.Or(bit)&bit == 0
 	// The driver stores the tail and then looks whether the device sleeps; the
 	// device says that it waits and then looks at the tail. One sees the other.
-	if q.refresh(r.model); q.tail != old && q.ready() != 0 {
-		r.short.And(^bit)
-		return false
+	if r.model.host.Doorbell(bellRDT+q.index) != q.bell {
+		r.model.host.Wake()
 	}
 	if q.since == 0 {
 		q.since = max(r.model.host.Now(), 1)
@@ -61,7 +61,6 @@ func (r *receiver) wait(q *rxQueue) bool {
 		r.stats.add(statRNBC, 1)
 		r.stats.add(statXOFFTXC, 1)
 	}
-	return true
 }
 
 // find chooses descriptors for a frame. A descriptor without a buffer is
