@@ -17,7 +17,7 @@ func FuzzDevice(f *testing.F) {
 	f.Add([]byte{0, 0, 40, 1, 2, 3, 4, 5, 6, 2, 3, 4, 5, 6, 7, 5, 0, 3, 6, 1, 1, 1})
 	f.Add([]byte{5, 1, 0, 0, 5, 2, 0, 0, 5, 0, 0, 0, 3, 90, 3, 200, 4, 2, 1, 7, 0, 0, 0, 4})
 	w, peer := newTestWire(f)
-	v := Variations{ZeroLengthEvery: 3, ZeroLengthBodyEvery: 2, SkipEvery: 5}
+	v := Variations{ZeroLengthEvery: 3, ZeroLengthBodyEvery: 2, SkipEvery: 5, OutOfOrderEvery: 4, InnerFlags: InnerFlagsBit13}
 	d := newDriver(f, w, setup{features: 0xf, mtu: 9000, rxq: 2, txq: 2, ring: 32, rxData: 128,
 		opt: Options{Variations: v}, rssConf: rssConf(0xf, 8, func(i int) uint8 { return uint8(i & 1) })})
 	clean := append([]byte(nil), d.mem.Bytes()...)
@@ -104,7 +104,7 @@ func fuzzFrames() []sim.Frame {
 	}
 	tagged := tcpFrame(40)
 	tagged.vlan = 0
-	out = append(out, tcpFrame(0).frame(), tagged.frame(), seg(0), seg(1), seg(2), tcpFrame(8000).frame())
+	out = append(out, tcpFrame(0).frame(), tagged.frame(), seg(0), seg(1), seg(2), tcpFrame(8000).frame(), vxlan(tcpFrame(50), false).frame())
 	out = append(out, tcpFrame(30_000).tsoFrame(1460), tcpFrame(3).tsoFrame(1))
 	return append(out, sim.FrameOf(make([]byte, 14)), sim.FrameOf(make([]byte, 3)), seg(3))
 }
@@ -116,8 +116,10 @@ func FuzzFrames(f *testing.F) {
 	v6 := tcpFrame(300)
 	v6.v6, v6.vlan = true, 5
 	f.Add(v6.bytes(), uint16(100), uint16(78), uint16(58))
+	f.Add(vxlan(tcpFrame(300), false).bytes(), uint16(0), uint16(0), uint16(0))
 	w, peer := newTestWire(f)
 	d := newDriver(f, w, setup{features: 0xf, mtu: 9000, rssConf: rssConf(0xf, 1, func(int) uint8 { return 0 }),
+		opt:  Options{Variations: Variations{InnerFlags: InnerFlagsBit12}},
 		edit: func(d *tdriver) { d.put32(d.shared+120, 0x1f) }})
 	f.Fuzz(func(t *testing.T, b []byte, mss, hlen, start uint16) {
 		if len(b) == 0 || len(b) > 65000 {
