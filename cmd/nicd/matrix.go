@@ -61,6 +61,11 @@ func (f *matrixFlags) run(ctx context.Context) error {
 	if f.list {
 		return printed(func(w io.Writer) { list(w, rows) })
 	}
+	for _, path := range []string{f.json, f.svg, f.html} {
+		if err := canWrite(path); err != nil {
+			return err
+		}
+	}
 	report, err := matrix.Run(ctx, matrix.Options{
 		Bundled: bundled(), Rows: rows, Time: f.time, Rounds: f.rounds, TAP: f.tap, Log: zerolog.Nop(),
 		Progress: func(r matrix.Result) { fmt.Fprintln(os.Stderr, r.Line()) },
@@ -96,6 +101,25 @@ func list(w io.Writer, rows []matrix.Row) {
 		}
 		fmt.Fprintf(w, "  %-21s  %s\n", r.ID, r.Why)
 	}
+}
+
+// canWrite finds out whether a file can be written before that takes minutes to come
+// to. Nothing is different afterwards.
+func canWrite(path string) error {
+	if path == "" {
+		return nil
+	}
+	_, err := os.Lstat(path)
+	isNew := errors.Is(err, os.ErrNotExist)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o666)
+	if err != nil {
+		return err
+	}
+	err = file.Close()
+	if isNew {
+		err = errors.Join(err, os.Remove(path))
+	}
+	return err
 }
 
 // writeTo writes a file, unless it has no name.

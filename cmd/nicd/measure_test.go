@@ -72,4 +72,13 @@ func TestMeasuringMistakes(t *testing.T) {
 			t.Errorf("%s: status %d, %q", args, r.status, r.stderr)
 		}
 	}
+	// What can't be written is said before anything is measured.
+	good, bad := filepath.Join(dir, "m.json"), filepath.Join(dir, "none", "m.svg")
+	r := nicd(t, dir, "matrix", "--rows", "r1-none", "--time", "1h", "--json", good, "--svg", bad)
+	if r.status != 1 || !strings.Contains(r.stderr, bad) || strings.Count(r.stderr, "\n") != 1 || r.stdout != "" {
+		t.Errorf("a file in a folder that is not there: %+v", r)
+	}
+	if _, err := os.Stat(good); err == nil {
+		t.Error("an empty file stays")
+	}
 }
