@@ -59,7 +59,7 @@ func TestConformanceMistakes(t *testing.T) {
 		says   string
 	}{
 		{"conformance", 2, "takes a driver"},
-		{"conformance e1001", 1, `no driver "e1001"`},
+		{"conformance e1001", 2, `no driver "e1001"`},
 		{"conformance e1000 --bus pigeon", 2, "pigeon"},
 		{"conformance e1000 --bus vfio:eth0", 1, "an address is like 0000:03:00.0"},
 		{"conformance e1000 --bus vfio:ffff:ff:1f.7", 1, "nicd devices lists those that are there"},

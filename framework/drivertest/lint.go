@@ -52,11 +52,12 @@ func (l *linter) resolution(device uint16, info framework.Info) *framework.Resol
 
 // invisible says of quirks why nothing can be seen of them.
 var invisible = map[string]string{
-	framework.BellDelayQuirk.Info().Name:    "it is the engine that waits; a device can't tell",
-	framework.TxSentinelQuirk.Info().Name:   "no device here reports packets before it has fetched them",
-	framework.TSOMinLinkQuirk.Info().Name:   "the link has one speed only",
-	framework.ResetMethodQuirk.Info().Name:  "no reset was looked at",
-	framework.TxWithinPageQuirk.Info().Name: "the kit's frames are not sent from pages that only an IOMMU puts side by side",
+	framework.ReordersRxSlotsQuirk.Info().Name: "no completion tells a descriptor that is passed over from one that comes later",
+	framework.BellDelayQuirk.Info().Name:       "it is the engine that waits; a device can't tell",
+	framework.TxSentinelQuirk.Info().Name:      "no device here reports packets before it has fetched them",
+	framework.TSOMinLinkQuirk.Info().Name:      "the link has one speed only",
+	framework.ResetMethodQuirk.Info().Name:     "no reset was looked at",
+	framework.TxWithinPageQuirk.Info().Name:    "the kit's frames are not sent from pages that only an IOMMU puts side by side",
 }
 
 // findings are what the linter says of every quirk that means something to the
