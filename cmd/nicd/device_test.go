@@ -114,7 +114,7 @@ func TestDeviceServeMistakes(t *testing.T) {
 		{"vmxnet3 --sockt s", 2, "unknown flag: --sockt"},
 		{"vmxnet3 --socket s --mac 01:00:00:00:00:00", 2, "unicast"},
 		{"vmxnet3", 2, "no socket to serve it at"},
-		{"e100 --socket s", 2, `no model of "e100"; there are 82540EM, `},
+		{"e100 --socket s", 2, `no model "e100"; there are 82540EM, `},
 		{"vmxnet3 --socket s --revision 5", 2, "revisions 1 to 4, not 5"},
 		{"e1000 --socket s --revision 1", 2, "has no revisions"},
 		{"vmxnet3 --socket s e1000 --socket s", 2, "socket s is another device's"},
