@@ -265,5 +265,5 @@ var DeviceCounters = [numDeviceCounters]CounterInfo{
 	ResetsByDeviceFault: {"resets_device_fault", "Device resets because the device reported a fault.", Times, true},
 	ResetsByChange:      {"resets_change", "Device resets that a change of settings took.", Times, false},
 	FailedResets:        {"resets_failed", "Resets after which the device did not run.", Times, true},
-	ShortOfBuffers:      {"rings_short", "Receive rings that could not be filled at start because the queue has too few buffers.", Times, true},
+	ShortOfBuffers:      {"rings_short", "Receive rings that were started for a queue with fewer buffers than they take.", Times, true},
 }

@@ -103,8 +103,10 @@ func (e *Engine) adopt(queues framework.Queues) {
 	e.watch.forget()
 }
 
+// startRx starts a receive queue. A ring that is not full because buffers are above for
+// now is filled as they come back; one that can't ever be full is worth a word.
 func (e *Engine) startRx(q int, dev framework.RxQueue) {
-	if e.rx[q].start(dev, e.rxCapacity()) {
+	if e.rx[q].start(dev, e.rxCapacity()) || len(e.rx[q].pool.places) >= e.rxCapacity() {
 		return
 	}
 	e.page.add(ShortOfBuffers, 1)
