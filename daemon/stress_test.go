@@ -37,10 +37,10 @@ func (s nicSettings) String() string {
 	return fmt.Sprintf("mtu %d, queues %d and %d, budget %d, spin %s, %s, promiscuous %v", s.mtu, s.rx, s.tx, s.budget, s.spin, s.handoff, s.promisc)
 }
 
-// text is the settings in a config's words.
+// text is the settings in a config's words, the same for the same settings.
 func (s nicSettings) text() string {
 	features := ""
-	for name := range s.off {
+	for _, name := range slices.Sorted(maps.Keys(s.off)) {
 		features += "\n    " + name + " = false"
 	}
 	return fmt.Sprintf("mtu = %d\n  rx_queues = %d\n  tx_queues = %d\n  rx_budget = %d\n  spin = %q\n  tx_handoff = %q\n  promiscuous = %v\n  features {%s\n  }",
