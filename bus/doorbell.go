@@ -148,24 +148,20 @@ func (d *Doorbells) CarryOut(write func(region int, offset, value uint32)) error
 // Pending tells whether writes wait to be carried out.
 func (d *Doorbells) Pending() bool { return d.tail.Load() != d.carried.Load() }
 
-// Restart forgets what was posted and begins to count anew, for another driver
-// that begins as well. The device is woken: whether it sleeps is written in the page,
-// and nobody knows what the last driver has made of that.
-func (d *Doorbells) Restart() {
-	d.carrying.Lock()
-	defer d.carrying.Unlock()
-	d.tail.Store(0)
-	d.carried.Store(0)
-	d.done.Store(0)
-	d.event.Signal()
-}
-
-// Rouse is Wake for the device's side, a timer of its own or a wire: it does not
-// believe the page, which the driver writes to as well.
+// Rouse is Wake for the device's side, a timer of its own or a wire: it neither believes
+// the page, which the driver writes to as well, nor uses the event's count, which the
+// driver can take. A driver that does keeps its device from hearing it, and from nothing
+// else.
 func (d *Doorbells) Rouse() {
 	if d.asleep.Load() && d.asleep.CompareAndSwap(true, false) {
-		d.event.Signal()
+		d.event.Rouse()
 	}
+}
+
+// Set is Ring for the device's side.
+func (d *Doorbells) Set(i int, value uint32) {
+	d.Value(i).Store(value)
+	d.Rouse()
 }
 
 // Wake wakes the device if it sleeps, for the driver.
@@ -231,4 +227,9 @@ func (r DoorbellRange) Index(region int, offset uint32) (int, bool) {
 type DoorbellDevice interface {
 	Device
 	Doorbells() (*Doorbells, []DoorbellRange)
+	// RenewDoorbells puts a page of zeros and an event of its own in the place of the
+	// last ones, before a reset, for another driver: who still has those reaches the
+	// device no more. After an error there is a page that can't be handed out. No other
+	// method is called meanwhile, and nobody may use the last Doorbells any more.
+	RenewDoorbells() error
 }

@@ -17,19 +17,24 @@ import (
 // other waits for. It carries interrupts and doorbells between goroutines and
 // between processes alike.
 //
-// Signal may be called by many goroutines. Wait and Take are for one at a time;
-// a waiter sleeps in the runtime's poller, so the waiting goroutine holds no
-// thread. Neither Signal nor repeated Waits with the same context allocate.
+// Signal and Rouse may be called by many goroutines. Wait and Take are for one at a
+// time; a waiter sleeps in the runtime's poller, so the waiting goroutine holds no
+// thread. Neither they nor repeated Waits with the same context allocate.
+//
+// Who else has the descriptor can take the count: what only it is told it can miss by
+// its own fault, and what others have to say goes by Rouse.
 type Event struct {
 	file *os.File
 	raw  syscall.RawConn
 	// take, wait and signal are the callbacks of Take, Wait and Signal, made once
 	// so that those do not allocate.
-	take, wait, signal func(fd uintptr) bool
+	take         func(fd uintptr)
+	wait, signal func(fd uintptr) bool
 
 	count  counter // what take and wait read
 	failed error   // why they could not
 	closed atomic.Bool
+	roused atomic.Bool
 
 	mu    sync.Mutex // guards watch: Close may come from any goroutine
 	watch watch
@@ -51,10 +56,7 @@ func OpenEvent(fd int) *Event {
 	e := &Event{file: os.NewFile(uintptr(fd), "eventfd"), signal: addOne}
 	e.raw, _ = e.file.SyscallConn() // fails for a nil file only
 	e.count.init()
-	e.take = func(fd uintptr) bool {
-		e.failed = e.count.read(fd)
-		return true
-	}
+	e.take = func(fd uintptr) { e.failed = e.count.read(fd) }
 	e.wait = func(fd uintptr) bool {
 		e.failed = e.count.read(fd)
 		return e.failed != unix.EAGAIN
@@ -93,28 +95,56 @@ func unjam(fd uintptr) {
 // Take returns the count, which may be zero, and sets it to zero. It does not
 // wait.
 func (e *Event) Take() uint64 {
-	if e.raw.Read(e.take) != nil || e.failed != nil {
+	if e.raw.Control(e.take) != nil || e.failed != nil {
 		return 0
 	}
 	return e.count.value
 }
 
-// Wait returns the count and sets it to zero, waiting until it is not zero, ctx
-// ends or the event is closed.
+// Rouse ends a Wait, the one that goes on or the next one, with a count of zero. It
+// leaves alone what a peer has, who can neither take it away nor hold it up.
+func (e *Event) Rouse() {
+	e.roused.Store(true)
+	_ = e.file.SetReadDeadline(past)
+}
+
+// past is the deadline of a Wait that is to end.
+var past = time.Unix(1, 0)
+
+// Wait returns the count and sets it to zero, waiting until it is not zero, Rouse is
+// called, ctx ends or the event is closed.
 func (e *Event) Wait(ctx context.Context) (uint64, error) {
 	e.watchContext(ctx)
-	switch err := e.raw.Read(e.wait); {
-	case err == nil && e.failed == nil:
-		return e.count.value, nil
-	case err == nil:
-		return 0, fmt.Errorf("eventfd: %w", e.failed)
-	case errors.Is(err, os.ErrDeadlineExceeded) && ctx.Err() != nil:
-		return 0, ctx.Err()
-	case e.closed.Load():
-		return 0, os.ErrClosed // RawConn has an error of its own for that
-	default:
-		return 0, err
+	for !e.wasRoused() {
+		switch err := e.raw.Read(e.wait); {
+		case err == nil && e.failed == nil:
+			return e.count.value, nil
+		case err == nil:
+			return 0, fmt.Errorf("eventfd: %w", e.failed)
+		case e.closed.Load():
+			return 0, os.ErrClosed // RawConn has an error of its own for that
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return 0, err
+		}
+		if err := e.renewDeadline(ctx); err != nil {
+			return 0, err
+		}
 	}
+	return 0, nil
+}
+
+func (e *Event) wasRoused() bool { return e.roused.Load() && e.roused.Swap(false) }
+
+// renewDeadline lets Wait wait again after a Rouse, of which it comes to know then; not
+// after ctx has ended, which keeps its deadline.
+func (e *Event) renewDeadline(ctx context.Context) error {
+	if ctx.Err() == nil {
+		_ = e.file.SetReadDeadline(time.Time{})
+	}
+	if ctx.Err() != nil {
+		_ = e.file.SetReadDeadline(past) // it may have been ctx's
+	}
+	return ctx.Err()
 }
 
 // Next is Wait until the event is closed, for a goroutine that ends that way.
@@ -140,7 +170,7 @@ func (e *Event) watchContext(ctx context.Context) {
 	}
 	fired := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
-		_ = e.file.SetReadDeadline(time.Unix(1, 0))
+		_ = e.file.SetReadDeadline(past)
 		close(fired)
 	})
 	e.watch = watch{done: done, stop: func() {

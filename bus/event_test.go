@@ -163,3 +163,40 @@ func TestEventCloseKeepsTheCount(t *testing.T) {
 		t.Errorf("Take = %d, want 1", n)
 	}
 }
+
+// Rouse ends one Wait, whether it goes on or is to come, and under whatever context; a
+// peer that takes all that is counted does not keep it from that.
+func TestEventRouse(t *testing.T) {
+	e := newEvent(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 1000 {
+		done := make(chan error)
+		go func() { n, err := e.Wait(ctx); e.count.value = n; done <- err }()
+		e.Rouse()
+		if err := <-done; err != nil || e.count.value != 0 {
+			t.Fatalf("Wait = %d, %v after Rouse", e.count.value, err)
+		}
+	}
+	e.Signal()
+	if n, err := e.Wait(ctx); n != 1 || err != nil {
+		t.Errorf("Wait = %d, %v after Signal", n, err)
+	}
+	cancel()
+	for range 2 {
+		if _, err := e.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("Wait = %v under a context that has ended", err)
+		}
+	}
+	e.Rouse()
+	if n, err := e.Wait(t.Context()); n != 0 || err != nil {
+		t.Errorf("Wait = %d, %v after Rouse under the last context", n, err)
+	}
+	e.Rouse()
+	e.Signal()
+	if n := e.Take(); n != 1 {
+		t.Errorf("Take = %d beside Rouse", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { e.Rouse(); e.Wait(t.Context()) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -57,8 +57,7 @@ type Device struct {
 	table   msixTable
 	ranges  []bus.DoorbellRange
 	regions [bus.NumRegions]*Region
-	page    *bus.Memory
-	bell    *bus.Event
+	life    sync.Mutex // held while the worker is started or stopped
 	cancel  context.CancelFunc
 	worker  sync.WaitGroup
 	gone    atomic.Bool
@@ -79,35 +78,32 @@ func NewDevice(model Model, opt Options) (*Device, error) {
 	}
 	d := &Device{model: model, id: model.Identity(), opt: opt, ranges: model.Doorbells()}
 	d.narrow, _ = model.(NarrowModel)
-	if err := d.makeDoorbells(); err != nil {
+	bells, err := d.makeDoorbells()
+	if err != nil {
 		return nil, fmt.Errorf("sim:%s: %w", opt.Name, err)
 	}
+	d.host.bells.Store(bells)
 	d.config.init(d.id)
 	d.table.init(d.id.MSIX.Vectors)
 	d.makeRegions()
 	d.connectHost()
-	ctx, cancel := context.WithCancel(context.Background())
-	d.cancel = cancel
-	if !opt.Passive {
-		d.worker.Add(1)
-		go d.run(ctx)
-	}
+	d.startWorker()
 	return d, nil
 }
 
-func (d *Device) makeDoorbells() (err error) {
-	if d.opt.HeapDoorbells {
-		d.page = bus.HeapMemory(bus.DoorbellPageSize)
-	} else if d.page, err = bus.NewMemory("doorbells", bus.DoorbellPageSize); err != nil {
-		return err
+func (d *Device) makeDoorbells() (*bus.Doorbells, error) {
+	page, err := bus.HeapMemory(bus.DoorbellPageSize), error(nil)
+	if !d.opt.HeapDoorbells {
+		if page, err = bus.NewMemory("doorbells", bus.DoorbellPageSize); err != nil {
+			return nil, err
+		}
 	}
-	if d.bell, err = bus.NewEvent(); err != nil {
-		d.page.Close()
-		return err
+	bell, err := bus.NewEvent()
+	if err != nil {
+		page.Close()
+		return nil, err
 	}
-	d.host.bells = bus.NewDoorbells(d.page, d.bell)
-	d.host.reach.Store(d.host.bells)
-	return nil
+	return bus.NewDoorbells(page, bell), nil
 }
 
 func (d *Device) connectHost() {
@@ -223,7 +219,30 @@ func (d *Device) Reset(context.Context) error {
 
 // Doorbells implements bus.DoorbellDevice.
 func (d *Device) Doorbells() (*bus.Doorbells, []bus.DoorbellRange) {
-	return d.host.bells, d.ranges
+	return d.host.bells.Load(), d.ranges
+}
+
+// RenewDoorbells implements bus.DoorbellDevice. A passive device's owner is not in
+// Model.Work meanwhile.
+func (d *Device) RenewDoorbells() error {
+	d.life.Lock()
+	defer d.life.Unlock()
+	if d.gone.Load() {
+		return d.errGone()
+	}
+	d.stopWorker()
+	defer d.startWorker()
+	last := d.host.bells.Load()
+	bells, err := d.makeDoorbells()
+	if err != nil {
+		d.host.detach()
+		last.Memory().Close()
+		return fmt.Errorf("sim:%s: %w", d.opt.Name, err)
+	}
+	d.host.attach(bells)
+	last.Memory().Close()
+	last.Event().Close()
+	return nil
 }
 
 // Unplug removes the device as a hand that pulls the card would: from now on
@@ -231,8 +250,9 @@ func (d *Device) Doorbells() (*bus.Doorbells, []bus.DoorbellRange) {
 // no DMA is in flight when it returns. Close is still to be called.
 func (d *Device) Unplug() {
 	d.gone.Store(true)
-	d.cancel()
-	d.worker.Wait()
+	d.life.Lock()
+	d.stopWorker()
+	d.life.Unlock()
 	d.host.timer.Stop()
 	d.host.irq.set(bus.INTx, nil)
 	d.model.Reset()
@@ -244,9 +264,10 @@ func (d *Device) Unplug() {
 func (d *Device) Close() error {
 	d.end.Do(func() {
 		d.Unplug()
+		bells := d.host.bells.Load()
 		d.host.detach()
-		d.bell.Close()
-		d.page.Close()
+		bells.Event().Close()
+		bells.Memory().Close()
 	})
 	return nil
 }

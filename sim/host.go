@@ -19,11 +19,10 @@ type Host struct {
 	timer  Timer
 	wakeMu sync.Mutex
 	wakeAt time.Duration // of the timer, 0 if it is not set
-	bells  *bus.Doorbells
-	// reach is what the model reaches of bells: a wire can call the model after
-	// Close, when the page is gone, and finds a page of nobody's then.
-	reach    atomic.Pointer[bus.Doorbells]
-	wakers   sync.RWMutex // held while Wake uses reach, which Tx and Rx do not guard
+	// bells changes with Tx, Rx and wakers held, while there is no worker. A wire can
+	// call the model after Close, and finds a page of nobody's then.
+	bells    atomic.Pointer[bus.Doorbells]
+	wakers   sync.RWMutex // held while Wake uses bells, which Tx and Rx do not guard
 	irq      interrupts
 	onFault  func(Fault)
 	faults   atomic.Uint64
@@ -34,32 +33,36 @@ type Host struct {
 // Doorbell is the last value stored to doorbell i, by the driver or by
 // SetDoorbell. It, SetDoorbell and SwapDoorbell are called from Work, or with Tx
 // or Rx held.
-func (h *Host) Doorbell(i int) uint32 { return h.reach.Load().Value(i).Load() }
+func (h *Host) Doorbell(i int) uint32 { return h.bells.Load().Value(i).Load() }
 
 // SetDoorbell makes value what the driver reads from doorbell i. The model is
 // not woken.
-func (h *Host) SetDoorbell(i int, value uint32) { h.reach.Load().Value(i).Store(value) }
+func (h *Host) SetDoorbell(i int, value uint32) { h.bells.Load().Value(i).Store(value) }
 
 // SwapDoorbell stores value to doorbell i if it holds old, and tells whether it
 // did.
 func (h *Host) SwapDoorbell(i int, old, value uint32) bool {
-	return h.reach.Load().Value(i).CompareAndSwap(old, value)
+	return h.bells.Load().Value(i).CompareAndSwap(old, value)
 }
 
 // Wake makes the worker call Work once more before it sleeps. Any goroutine may
 // call it, with any lock held.
 func (h *Host) Wake() {
 	h.wakers.RLock()
-	h.reach.Load().Rouse()
+	h.bells.Load().Rouse()
 	h.wakers.RUnlock()
 }
 
 // detach parts the model from the doorbell page, which can be unmapped then.
 func (h *Host) detach() {
-	page := bus.NewDoorbells(bus.HeapMemory(bus.DoorbellPageSize), h.bells.Event())
+	h.attach(bus.NewDoorbells(bus.HeapMemory(bus.DoorbellPageSize), h.bells.Load().Event()))
+}
+
+// attach gives the model another doorbell page.
+func (h *Host) attach(bells *bus.Doorbells) {
 	h.lockMemory()
 	h.wakers.Lock()
-	h.reach.Store(page)
+	h.bells.Store(bells)
 	h.wakers.Unlock()
 	h.unlockMemory()
 }

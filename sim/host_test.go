@@ -32,8 +32,8 @@ func (c *lateClock) expect(t *testing.T, at time.Duration) {
 func TestWakeAtWhileTheTimerIsLate(t *testing.T) {
 	c := &lateClock{now: 1}
 	bells := bus.NewDoorbells(bus.HeapMemory(bus.DoorbellPageSize), nil)
-	h := &Host{clock: c, bells: bells}
-	h.reach.Store(bells)
+	h := &Host{clock: c}
+	h.bells.Store(bells)
 	h.timer = c.NewTimer(h.timerFired)
 	h.WakeAt(100)
 	c.expect(t, 100)

@@ -48,7 +48,7 @@ func (r *Region) Write(offset uint32, size int, value uint32) {
 		return
 	}
 	if i, ok := d.doorbell(r.index, offset); ok {
-		d.host.bells.Ring(i, value)
+		d.host.bells.Load().Set(i, value)
 		return
 	}
 	if d.narrow != nil && !d.ownsRegister(r.index, offset&^3) {
@@ -88,7 +88,7 @@ func (r *Region) Write32(offset, value uint32) {
 		return
 	}
 	if i, ok := d.doorbell(r.index, offset); ok {
-		d.host.bells.Ring(i, value)
+		d.host.bells.Load().Set(i, value)
 		return
 	}
 	if d.writeMSIX(r.index, offset, value) {

@@ -5,9 +5,12 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"os"
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"nicd/bus"
 )
@@ -297,20 +300,67 @@ func TestUnplug(t *testing.T) {
 	}
 }
 
+// TestRenewedDoorbells: the next driver's page wakes the device, asleep or not, and the last
+// one's does not reach it. So it goes on until the device is gone.
+func TestRenewedDoorbells(t *testing.T) {
+	for _, spin := range []time.Duration{-1, time.Hour} {
+		m, d := newPlain(t, Options{Spin: spin})
+		var last *bus.Memory
+		for v := uint32(1); v <= 5; v++ {
+			bells, _ := d.Doorbells()
+			bells.Ring(2, v)
+			if got := <-m.rung; got != v {
+				t.Fatalf("rung %d, want %d", got, v)
+			}
+			if last != nil {
+				bus.Word(last.Bytes(), bus.DoorbellOffset+8).Store(99)
+				last.Close()
+			}
+			file, err := bells.Memory().File().SyscallConn()
+			if err != nil {
+				t.Fatal(err)
+			}
+			file.Control(func(fd uintptr) {
+				var n int
+				if n, err = unix.Dup(int(fd)); err == nil {
+					last, err = bus.OpenMemory(os.NewFile(uintptr(n), "kept"))
+				}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := d.RenewDoorbells(); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-m.rung; got != 0 {
+				t.Errorf("a new page says %d", got)
+			}
+			if got := bus.Word(last.Bytes(), bus.DoorbellOffset+8).Load(); got != v {
+				t.Errorf("the last page holds %d, want %d", got, v)
+			}
+		}
+		last.Close()
+		d.Unplug()
+		if err := d.RenewDoorbells(); !errors.Is(err, bus.ErrGone) {
+			t.Errorf("after removal: %v", err)
+		}
+	}
+}
+
 func TestWakeAt(t *testing.T) {
 	clock := &ManualClock{}
 	_, d := newPlain(t, Options{Clock: clock, Spin: -1, HeapDoorbells: true, Passive: true})
 	d.host.WakeAt(5 * time.Millisecond)
 	d.host.WakeAt(9 * time.Millisecond) // later: has no effect
-	d.host.bells.Arm()
+	d.host.bells.Load().Arm()
 	clock.Advance(4 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
 	defer cancel()
-	if d.host.bells.Sleep(ctx) == nil {
+	if d.host.bells.Load().Sleep(ctx) == nil {
 		t.Fatal("woken early")
 	}
 	clock.Advance(time.Millisecond)
-	if err := d.host.bells.Sleep(context.Background()); err != nil {
+	if err := d.host.bells.Load().Sleep(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,11 +6,27 @@ import (
 	"time"
 )
 
+// startWorker makes the device run, until stopWorker. With life held.
+func (d *Device) startWorker() {
+	if d.opt.Passive {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.cancel = cancel
+	d.worker.Go(func() { d.run(ctx) })
+}
+
+func (d *Device) stopWorker() {
+	if d.cancel != nil {
+		d.cancel()
+	}
+	d.worker.Wait()
+}
+
 // run is the worker: it works while there is work, looks a little longer, and
 // sleeps until a doorbell rings.
 func (d *Device) run(ctx context.Context) {
-	defer d.worker.Done()
-	bells := d.host.bells
+	bells := d.host.bells.Load()
 	for ctx.Err() == nil {
 		if d.work() || d.spin(ctx) {
 			continue
@@ -29,9 +45,9 @@ func (d *Device) run(ctx context.Context) {
 // work carries out posted register writes and has the model work. It tells
 // whether there may be more to do.
 func (d *Device) work() bool {
-	if d.host.bells.Pending() {
+	if bells := d.host.bells.Load(); bells.Pending() {
 		// A driver that posts nonsense harms itself; who serves it will say so.
-		_ = d.host.bells.CarryOut(d.writePosted)
+		_ = bells.CarryOut(d.writePosted)
 	}
 	return d.model.Work(d.opt.Budget)
 }

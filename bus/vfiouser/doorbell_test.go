@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"nicd/bus"
 )
 
@@ -16,7 +18,7 @@ func TestRingIsAStore(t *testing.T) {
 	r := bar(t, c, 0)
 	for i := range uint32(bellCount) {
 		r.Write32(bellOffset+i*bellStride, 100+i)
-		if got := d.bells.Value(bellFirst + int(i)).Load(); got != 100+i {
+		if got := d.page().Value(bellFirst + int(i)).Load(); got != 100+i {
 			t.Errorf("doorbell %d is %d", i, got)
 		}
 	}
@@ -36,17 +38,14 @@ func TestRingWakesASleepingDeviceOnce(t *testing.T) {
 	d := newFakeDevice(t)
 	c, _ := connect(t, d, ServeOptions{})
 	r := bar(t, c, 0)
-	if d.bells.Event().Take() == 0 {
-		t.Error("a new client wakes nobody: the last one may have left the device asleep")
-	}
 	r.Write32(bellOffset, 1)
-	if n := d.bells.Event().Take(); n != 0 {
+	if n := d.page().Event().Take(); n != 0 {
 		t.Errorf("an awake device was signalled %d times", n)
 	}
-	d.bells.Arm()
+	d.page().Arm()
 	r.Write32(bellOffset, 2)
 	r.Write32(bellOffset, 3)
-	if n := d.bells.Event().Take(); n != 1 {
+	if n := d.page().Event().Take(); n != 1 {
 		t.Errorf("a sleeping device was signalled %d times", n)
 	}
 }
@@ -60,7 +59,7 @@ func TestRingWaitsForPostedWrites(t *testing.T) {
 	r := bar(t, c, 0)
 	r.Write32(gateOffset, 1)
 	r.Write32(bellOffset, 7)
-	if got := d.bells.Value(bellFirst).Load(); got != 0 {
+	if got := d.page().Value(bellFirst).Load(); got != 0 {
 		t.Fatalf("the ring overtook a posted write: the doorbell is %d", got)
 	}
 	close(d.bars[0].gate)
@@ -69,11 +68,11 @@ func TestRingWaitsForPostedWrites(t *testing.T) {
 	if len(w) != 2 || w[0].bells[0] != 0 || w[1].offset != bellOffset {
 		t.Fatalf("the device saw %+v", w)
 	}
-	if got := d.bells.Value(bellFirst).Load(); got != 7 {
+	if got := d.page().Value(bellFirst).Load(); got != 7 {
 		t.Errorf("the doorbell is %d", got)
 	}
 	r.Write32(bellOffset, 8)
-	if got := d.bells.Value(bellFirst).Load(); got != 8 {
+	if got := d.page().Value(bellFirst).Load(); got != 8 {
 		t.Errorf("the doorbell is %d after the queue ran dry", got)
 	}
 }
@@ -131,6 +130,51 @@ func TestNextClientRingsByPage(t *testing.T) {
 	}
 }
 
+// A client that has gone lives on and writes to the page that it had, and takes from and
+// signals the event: none of that reaches the next one's device.
+func TestAFormerClientReachesNothing(t *testing.T) {
+	d := newFakeDevice(t)
+	former, end := connect(t, d, ServeOptions{})
+	bar(t, former, 0).Write32(bellOffset, 5)
+	// Its end of both, as if they were in another process.
+	page, event := former.bells.Memory(), former.bells.Event()
+	fd, err := dup(int(page.File().Fd()), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := bus.OpenMemory(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer kept.Close()
+	keptFD, err := dup(int(event.File().Fd()), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer keptFD.Close()
+	former.Close()
+	end()
+	log := d.takeLog()
+	if n := len(log); n < 2 || log[n-2] != "renew" || log[n-1] != "reset" {
+		t.Errorf("a client's end was %q", log)
+	}
+	c, _ := connect(t, d, ServeOptions{})
+	r := bar(t, c, 0)
+	r.Write32(bellOffset, 6)
+	for i := range len(kept.Bytes()) / 4 {
+		bus.Word(kept.Bytes(), 4*i).Store(0xffffffff)
+	}
+	if got := r.Read32(bellOffset); got != 6 { // it ends the connection if the count is odd
+		t.Errorf("the doorbell is %#x", got)
+	}
+	if _, err := unix.Write(int(keptFD.Fd()), []byte{1, 0, 0, 0, 0, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	if n := d.page().Event().Take(); n != 0 {
+		t.Errorf("the device was woken %d times", n)
+	}
+}
+
 // The device sleeps whenever it sees nothing new, the client waits for each ring
 // to be seen: a lost wake-up would hang.
 func TestNoRingIsLostAcrossTheSocket(t *testing.T) {
@@ -141,21 +185,21 @@ func TestNoRingIsLostAcrossTheSocket(t *testing.T) {
 	r := bar(t, c, 0)
 	ctx, cancel := context.WithCancel(soon(t))
 	defer cancel()
-	seen := make(chan uint32, 1)
+	bells, seen := d.page(), make(chan uint32, 1)
 	go func() {
 		defer close(seen)
 		for last := uint32(0); last != rings; {
-			d.bells.Arm()
-			if d.bells.CarryOut(d.writePosted) != nil {
+			bells.Arm()
+			if bells.CarryOut(d.writePosted) != nil {
 				return
 			}
-			if v := d.bells.Value(bellFirst).Load(); v != last {
-				d.bells.Disarm()
+			if v := bells.Value(bellFirst).Load(); v != last {
+				bells.Disarm()
 				last = v
 				seen <- v
 				continue
 			}
-			if d.bells.Sleep(ctx) != nil {
+			if bells.Sleep(ctx) != nil {
 				return
 			}
 		}

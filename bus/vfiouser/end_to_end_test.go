@@ -345,8 +345,8 @@ func TestClientLeaves(t *testing.T) {
 	if err := <-served; !errors.Is(err, context.Canceled) {
 		t.Errorf("Serve = %v", err)
 	}
-	one := []string{"map 0x1000+0x2000", "interrupts MSI-X 5", "interrupts MSI-X 0", "reset", "unmap 0x1000"}
-	if got := d.takeLog(); !slices.Equal(got, slices.Concat(one, one, one, []string{"reset"})) {
+	one := []string{"map 0x1000+0x2000", "interrupts MSI-X 5", "interrupts MSI-X 0", "renew", "reset", "unmap 0x1000"}
+	if got := d.takeLog(); !slices.Equal(got, slices.Concat(one, one, one, []string{"renew", "reset"})) {
 		t.Errorf("the device saw %q", got)
 	}
 }

@@ -42,16 +42,15 @@ const (
 
 func newFakeDevice(t testing.TB) *fakeDevice {
 	t.Helper()
-	mem, err := bus.NewMemory("bells", bus.DoorbellPageSize)
+	bells, err := newBells()
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := bus.NewEvent()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { mem.Close(); e.Close() })
-	d := &fakeDevice{bells: bus.NewDoorbells(mem, e), maps: map[*bus.Memory]uint64{}}
+	d := &fakeDevice{bells: bells, maps: map[*bus.Memory]uint64{}}
+	t.Cleanup(func() {
+		d.bells.Memory().Close()
+		d.bells.Event().Close()
+	})
 	for i := range d.bars {
 		d.bars[i] = &fakeRegion{device: d, index: i, regs: make([]uint32, 0x1000/4)}
 	}
@@ -59,6 +58,15 @@ func newFakeDevice(t testing.TB) *fakeDevice {
 	host.PutUint16(d.config[2:], fakeID)
 	d.config[8] = 3
 	return d
+}
+
+func newBells() (*bus.Doorbells, error) {
+	mem, err := bus.NewMemory("bells", bus.DoorbellPageSize)
+	if err != nil {
+		return nil, err
+	}
+	e, err := bus.NewEvent()
+	return bus.NewDoorbells(mem, e), err
 }
 
 func (d *fakeDevice) Info() bus.Info {
@@ -150,9 +158,27 @@ func (d *fakeDevice) Reset(context.Context) error {
 func (d *fakeDevice) Close() error { return nil }
 
 func (d *fakeDevice) Doorbells() (*bus.Doorbells, []bus.DoorbellRange) {
-	return d.bells, []bus.DoorbellRange{{
+	return d.page(), []bus.DoorbellRange{{
 		Region: 0, Offset: bellOffset, Stride: bellStride, First: bellFirst, Count: bellCount,
 	}}
+}
+
+func (d *fakeDevice) RenewDoorbells() error {
+	bells, err := newBells()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.note("renew")
+	d.bells.Memory().Abandon() // a test may still look at it
+	d.bells.Event().Close()
+	d.bells = bells
+	return err
+}
+
+// page is the doorbells in force.
+func (d *fakeDevice) page() *bus.Doorbells {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.bells
 }
 
 func (d *fakeDevice) writePosted(region int, offset, value uint32) {
@@ -220,7 +246,7 @@ func (r *fakeRegion) Read32(offset uint32) uint32 {
 		r.reads = append(r.reads, offset)
 	}
 	if i, ok := r.bell(offset); ok {
-		return r.device.bells.Value(i).Load()
+		return r.device.page().Value(i).Load()
 	}
 	return r.regs[offset/4]
 }
@@ -234,12 +260,12 @@ func (r *fakeRegion) Write32(offset, value uint32) {
 	if !r.quiet {
 		w := write{offset: offset, value: value}
 		for i := range w.bells {
-			w.bells[i] = r.device.bells.Value(bellFirst + i).Load()
+			w.bells[i] = r.device.page().Value(bellFirst + i).Load()
 		}
 		r.writes = append(r.writes, w)
 	}
 	if i, ok := r.bell(offset); ok {
-		r.device.bells.Ring(i, value)
+		r.device.page().Ring(i, value)
 		return
 	}
 	r.regs[offset/4] = value

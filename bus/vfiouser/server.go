@@ -138,7 +138,6 @@ func (s *server) findDoorbells() {
 		return
 	}
 	s.bells, s.bellRanges = bells, ranges
-	s.bells.Restart()
 }
 
 // configSize is 4096 for a device with extended configuration space, whose
@@ -311,15 +310,27 @@ func (s *server) writePosted(region int, offset, value uint32) {
 }
 
 // end leaves the device as after power-on, without interrupts and DMA. A client
-// that died has not stopped it: it is reset before its memory goes.
+// that died has not stopped it: it is reset before its memory goes. One that lives on
+// keeps a doorbell page that is nobody's.
 func (s *server) end() {
-	_ = s.catchUp() // or the device's worker does it after the reset
+	_ = s.catchUp()
 	s.mu.Lock()
 	s.irqs.end()
+	s.renewDoorbells()
 	s.quiesce()
 	s.dma.end()
 	s.mu.Unlock()
 	s.irqs.join()
+}
+
+func (s *server) renewDoorbells() {
+	d, ok := s.dev.(bus.DoorbellDevice)
+	if !ok {
+		return
+	}
+	if err := d.RenewDoorbells(); err != nil && !errors.Is(err, bus.ErrGone) {
+		s.o.report(fmt.Errorf("the next client writes registers by message: %w", err))
+	}
 }
 
 // resetTimeout bounds the reset of a device whose client is gone.
