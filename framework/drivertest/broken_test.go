@@ -568,7 +568,7 @@ func driverOf(model string) framework.Driver {
 
 // tries is how often a broken driver is checked before its mistake counts as not
 // found.
-const tries = 50
+const tries = 10
 
 // TestMistakesAreFound runs one check on each broken driver.
 func TestMistakesAreFound(t *testing.T) {
