@@ -330,6 +330,10 @@ func sendAll(h *Host, queue, sender, packets int, r *rand.Rand, wake chan struct
 // With one packet in flight and nobody spinning, each hand-over needs a wake:
 // one that is lost is a standstill.
 func TestNoWakeIsLost(t *testing.T) {
+	noWakeIsLost(t, func(h *Host) *Lower { return newLower(t, h) })
+}
+
+func noWakeIsLost(t *testing.T, open func(*Host) *Lower) {
 	const rounds = 3000
 	l, err := small.Layout()
 	if err != nil {
@@ -339,10 +343,7 @@ func TestNoWakeIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	noWakeIsLost(t, h, startEcho(newLower(t, h)), rounds)
-}
-
-func noWakeIsLost(t *testing.T, h *Host, e *echo, rounds int) {
+	e := startEcho(open(h))
 	back := make(chan struct{})
 	ready := make(chan struct{}, 1)
 	p := &port{

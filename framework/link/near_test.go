@@ -3,7 +3,6 @@ package link
 import (
 	"testing"
 
-	"nicd/bus"
 	"nicd/framework"
 )
 
@@ -125,14 +124,5 @@ func TestNearAllocatesNothing(t *testing.T) {
 // TestNoWakeOfNearIsLost: as TestNoWakeIsLost, for an engine whose task is called
 // instead of by an event.
 func TestNoWakeOfNearIsLost(t *testing.T) {
-	const rounds = 3000
-	l, err := small.Layout()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := NewHost(HostOptions{Name: "wake0", Memory: bus.HeapMemory(l.Size()), Layout: small, Spin: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	noWakeIsLost(t, h, startEcho(newLowerOf(t, h, h)), rounds)
+	noWakeIsLost(t, func(h *Host) *Lower { return newLowerOf(t, h, h) })
 }

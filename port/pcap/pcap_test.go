@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"io"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -66,13 +65,7 @@ var expressions = []string{
 
 // Filters mean what tcpdump takes them to mean.
 func TestFilterAgreesWithTcpdump(t *testing.T) {
-	tool, err := exec.LookPath("tcpdump")
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	tool := tcpdump(t)
 	r := newRand(t)
 	var frames [][]byte
 	var file bytes.Buffer
